@@ -18,9 +18,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import recorded_settings
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     playbook_input,
+    recorded_settings,
     run_request,
     run_rules,
     setting_rules,

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Describe clusters. plugin_utils/cluster/summary.py builds the descriptions."""
+"""Describe clusters. plugin_utils/views/summary.py builds the descriptions."""
 
 from __future__ import annotations
 
@@ -17,28 +17,18 @@ from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
-    costs,
-    data_bucket,
-    host_keys,
-    hosts,
-    logs,
-    status,
-    status_reader,
-    summary,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.group_history import GroupHistory
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.missing_machines import shortages_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import (
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
     clusters_in,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
-    ClusterResources,
-    health_of,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, health_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import costs, logs, status, status_reader, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.missing_machines import shortages_of
 
 WATCH_SECONDS = 5
 """Between the end of a description and the beginning of the next one."""

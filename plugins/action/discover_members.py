@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Discover a cluster's members and their host keys, and write the files for ssh. plugin_utils/cluster decides."""
+"""Discover a cluster's members and their host keys, and write the files for ssh. plugin_utils/members decides."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER, MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import host_keys, setup_end
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.costs import read_machine_prices
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_key_discovery import HostKeyDiscovery
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_key_discovery import HostKeyDiscovery
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import Cluster, ClusterNode
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import read_machine_prices
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
 
 
 class ActionModule(Action):

@@ -13,10 +13,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.first_fetches import FirstFetches
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.upload import stage
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import bucket
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fetches import FirstFetches
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage
 
 
 class ActionModule(Action):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Remove a cluster, or its resources in its zone. The order is in plugin_utils/cluster/teardown.py."""
+"""Remove a cluster, or its resources in its zone. The order is in plugin_utils/teardown/teardown.py."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import data_bucket
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import (
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     IMAGES,
     WORDS,
     ClusterResources,
@@ -23,8 +23,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources
     leftovers,
     retained,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.summary import destroy_command
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.teardown import (
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import (
     EVERYTHING,
     IN_ZONE,
     Deleting,
@@ -33,7 +33,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.teardown 
     to_delete,
     why_left,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import destroy_command
 
 
 class ActionModule(Action):

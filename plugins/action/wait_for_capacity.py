@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Wait for machines, and report progress. The decisions are in plugin_utils/cluster/capacity.py."""
+"""Wait for machines, and report progress. The decisions are in plugin_utils/watch/capacity.py."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import setup_end
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.baking_watcher import BakingWatch
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity import GroupTarget, Policy, WaitRules
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import (
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.baking_watcher import BakingWatch
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import GroupTarget, Policy, WaitRules
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import (
     AutoScaling,
     CapacityWatch,
     GroupNotFound,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.elastic_address import ElasticAddress
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.emr_watcher import EmrWatch
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.setup_reports import SetupReports
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.emr_watcher import EmrWatch
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
 
 
 class ActionModule(Action):

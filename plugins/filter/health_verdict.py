@@ -60,7 +60,7 @@ _value:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import health
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import health
 
 
 def health_verdict(

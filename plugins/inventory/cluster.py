@@ -161,9 +161,9 @@ from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import hosts
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import ssh_files
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import clusters_from, record_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import hosts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import ssh_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import clusters_from, record_of
 
 PAGE = 1000
 """The most that DescribeInstances returns at once."""

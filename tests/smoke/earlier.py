@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, Names, tags_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import IDENTITIES, clusters_in
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import IDENTITIES, clusters_in
 
 from tests.smoke.session import TAG
 

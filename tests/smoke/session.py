@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resource_reader import ResourceReader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.resources import count_by_kind
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import count_by_kind
 
 from tests.processes import kill_marked
 from tests.smoke import recording

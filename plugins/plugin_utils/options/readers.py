@@ -15,7 +15,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.host_keys import is_key
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import is_key
 
 Reader = Callable[[Any], Any]
 AReader = TypeVar("AReader", bound=Reader)

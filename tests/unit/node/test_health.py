@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.health import ADVICE
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.health import ADVICE
 from deeplearning import machine, safe_files
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError

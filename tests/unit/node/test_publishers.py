@@ -27,9 +27,9 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import datasets as operator_catalogue
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import download as operator_download
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError as OperatorError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import datasets as staged_datasets
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.first_fetches import FirstFetches
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging.upload import stage as upload
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import datasets as staged_datasets
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.first_fetches import FirstFetches
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.upload import stage as upload
 from deeplearning.contract import datasets, download
 from deeplearning.contract.errors import UserError
 from deeplearning.data import staging

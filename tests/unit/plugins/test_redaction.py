@@ -9,9 +9,9 @@ from io import BytesIO
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import redaction
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.logs import Archive
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.redaction import REMOVED, redact
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import printable, without_sequences
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.logs import Archive
 
 KEY_BODY = "\n".join(["b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"] * 5)
 PRIVATE_KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{KEY_BODY}\n-----END OPENSSH PRIVATE KEY-----"

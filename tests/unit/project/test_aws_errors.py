@@ -15,16 +15,11 @@ import yaml
 from ansible_collections.deeplearning.aws.plugins.filter.missing_service import missing_service
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import client
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import (
-    capacity,
-    console,
-    elastic_address,
-    emr_watcher,
-    host_key_discovery,
-    recorded_settings,
-    teardown,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.staging import bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import console, host_key_discovery
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recorded_settings
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import teardown
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity, elastic_address, emr_watcher
 from ansible_collections.deeplearning.aws.plugins.test.failed_denied import failed_denied
 from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
 from deeplearning import aws as node_aws

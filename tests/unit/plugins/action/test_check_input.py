@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.template import trust_as_template
 from ansible.utils import vars as ansible_vars
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster import recorded_settings
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recorded_settings
 
 from tests.unit.actions import run_action
 from tests.unit.conftest import Account

@@ -13,7 +13,11 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.action import discover_members
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.membership import Cluster, ClusterNode, record_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
+    Cluster,
+    ClusterNode,
+    record_of,
+)
 
 from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.fleet import host_key
@@ -21,7 +25,7 @@ from tests.account.kit import ROOT
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import REGION, MadeCluster
 from tests.unit.conftest import Account
-from tests.unit.plugins.cluster.cluster_kit import emr_instance, instance
+from tests.unit.plugins.instances_kit import emr_instance, instance
 
 Discover = Callable[..., dict[str, Any]]
 GROUPS = ["red-master", "red-workers"]

@@ -9,7 +9,7 @@ import pytest
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.cluster.capacity_watcher import AutoScaling
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling
 
 from localcloud.api.autoscaling.regions import scaling_in
 from tests.unit.actions import run_action

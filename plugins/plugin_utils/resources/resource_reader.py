@@ -1,0 +1,553 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Read the resources of a cluster: those with its tag, whatever their type, then those that cannot have a tag."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+    CLUSTER_TAG,
+    EMR_NODE,
+    EMR_SERVICE,
+    GROUP_ROLE_TAG,
+    GROUP_TAG,
+    JOB_FLOW_TAG,
+    MASTER,
+    PRIMARY,
+    TEMPLATE_TAG,
+    WORKER,
+    Names,
+    tag_filter,
+    tags_of,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
+    ForeignAction,
+    foreign_actions,
+    scheduled_ends,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
+    ENDING,
+    LIVING,
+    find_clusters,
+    groups_of,
+    is_named,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import login_user, record_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    DEAD,
+    GOING,
+    LIVE,
+    ClusterResources,
+    Resource,
+)
+
+if TYPE_CHECKING:
+    from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+
+Listed = Mapping[str, Any]
+
+_MOUNT_TARGET = re.compile(r"EFS mount target for (fs-[0-9a-f]+)")
+"""How EFS describes the network interfaces of its mount targets."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """A kind of resource that EC2 has."""
+
+    tagged_as: str
+    operation: str
+    key: str
+    id: str
+    name: str = ""
+    """The key of its name, if that is not a tag."""
+
+
+EC2: Mapping[str, Type] = {
+    "instance": Type("instance", "describe_instances", "Reservations", "InstanceId"),
+    "launch_template": Type(
+        "launch-template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"
+    ),
+    "placement_group": Type("placement-group", "describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"),
+    "key_pair": Type("key-pair", "describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
+    "nat_gateway": Type("natgateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    "address": Type("elastic-ip", "describe_addresses", "Addresses", "AllocationId"),
+    "endpoint": Type("vpc-endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "network_interface": Type(
+        "network-interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"
+    ),
+    "volume": Type("volume", "describe_volumes", "Volumes", "VolumeId"),
+    "subnet": Type("subnet", "describe_subnets", "Subnets", "SubnetId"),
+    "route_table": Type("route-table", "describe_route_tables", "RouteTables", "RouteTableId"),
+    "internet_gateway": Type("internet-gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
+    "security_group": Type("security-group", "describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
+    "vpc": Type("vpc", "describe_vpcs", "Vpcs", "VpcId"),
+    "image": Type("image", "describe_images", "Images", "ImageId", "Name"),
+    "snapshot": Type("snapshot", "describe_snapshots", "Snapshots", "SnapshotId"),
+}
+_KINDS = {type_.tagged_as: kind for kind, type_ in EC2.items()}
+_PHASES = {"shutting-down": GOING, "deleting": GOING, "terminated": DEAD, "deleted": DEAD}
+"""By the states of AWS."""
+IDENTITIES = (MASTER, WORKER, EMR_NODE, EMR_SERVICE)
+"""What a cluster's IAM roles are for, of Auto Scaling groups and of EMR."""
+_PARTS = frozenset({"security-group-rule"})
+"""Types that have tags and are deleted with the resource that they are a part of."""
+
+OTHERS = (
+    "auto_scaling_group",
+    "emr_cluster",
+    "file_system",
+    "mount_target",
+    "mount_target_access",
+    "instance_profile",
+    "role",
+    "bucket",
+)
+
+
+class ResourceReader:
+    """Reads one cluster's resources: all of them once, then single kinds again."""
+
+    def __init__(self, aws: Aws, cluster: str) -> None:
+        self._aws = aws
+        self._cluster = cluster
+        self._by_kind: dict[str, list[Resource]] = {}
+        self._job_flows: dict[str, bool] = {}
+        """Whether EMR clusters are this one's, also after they have ended, by their ids."""
+
+    @property
+    def names(self) -> Names:
+        return Names(self._cluster, self._aws.account, self._aws.region)
+
+    def read(self) -> ClusterResources:
+        """Return all resources."""
+        self._by_kind = {}
+        self._read_others(["emr_cluster"])
+        tagged = tagged_resources(self._aws, self._cluster)
+        for kind in (kind for kind in EC2 if kind in tagged):
+            self._by_kind[kind] = self._of_ec2(kind)
+        for kind, ids in tagged.items():
+            if kind not in EC2:
+                self._by_kind[kind] = [Resource(kind, item) for item in ids]
+        self._read_others([kind for kind in OTHERS if kind != "emr_cluster"])
+        return self.owned
+
+    def read_again(self, kinds: Iterable[str]) -> ClusterResources:
+        """Read these kinds again, and return all resources."""
+        selected = set(kinds)
+        for kind in (kind for kind in EC2 if kind in selected):
+            self._by_kind[kind] = self._of_ec2(kind)
+        self._read_others([kind for kind in OTHERS if kind in selected])
+        return self.owned
+
+    @property
+    def owned(self) -> ClusterResources:
+        resources = [resource for listed in self._by_kind.values() for resource in listed]
+        claimed = with_detached(resources, frozenset(self.names.groups.values()))
+        profile = self.names.identity(WORKER)
+        # The machine of image.yml. Only someone who may pass the members' role can launch one.
+        claimed = [
+            replace(resource, ours=True)
+            if resource.name == self.names.of("image") and resource.facts.get("profile") == profile
+            else resource
+            for resource in claimed
+        ]
+        return ClusterResources(self._cluster, self.names.account, self._aws.region, claimed)
+
+    def _ids(self, kind: str) -> list[str]:
+        return [resource.id for resource in self._by_kind.get(kind, ()) if resource.phase != DEAD]
+
+    # EC2
+
+    def _of_ec2(self, kind: str) -> list[Resource]:
+        type_ = EC2[kind]
+        # DescribeNatGateways names this parameter differently.
+        filters: dict[str, Any] = {
+            "Filter" if kind == "nat_gateway" else "Filters": [tag_filter(CLUSTER_TAG, self._cluster)]
+        }
+        listed = self._aws.pages("ec2", type_.operation, type_.key, **filters)
+        if kind == "instance":
+            listed = [instance for reservation in listed for instance in reservation["Instances"]]
+        groups = frozenset(self.names.groups.values())
+        resources = [resource_of(kind, item, groups) for item in listed]
+        return [
+            replace(resource, ours=True) if self._is_of_emr(str(resource.facts.get("job_flow") or "")) else resource
+            for resource in resources
+        ]
+
+    def _is_of_emr(self, job_flow: str) -> bool:
+        """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
+        if job_flow and job_flow not in self._job_flows:
+            answer = self._aws.find("emr", "describe_cluster", ("InvalidRequestException",), ClusterId=job_flow)
+            self._job_flows[job_flow] = is_named(answer.get("Cluster", {}), self._cluster)
+        return self._job_flows.get(job_flow, False)
+
+    # The other services
+
+    def _read_others(self, kinds: Iterable[str]) -> None:
+        readers: Mapping[str, Callable[[], list[Resource]]] = {
+            "auto_scaling_group": self._groups,
+            "emr_cluster": self._emr_clusters,
+            "file_system": self._file_systems,
+            "mount_target": self._mount_targets,
+            "instance_profile": self._profiles,
+            "role": self._roles,
+            "bucket": self._buckets,
+        }
+        selected = {"mount_target" if kind == "mount_target_access" else kind for kind in kinds}
+        for kind in (kind for kind in readers if kind in selected):
+            self._by_kind[kind] = readers[kind]()
+
+    def _groups(self) -> list[Resource]:
+        listed = self._aws.pages(
+            "autoscaling",
+            "describe_auto_scaling_groups",
+            "AutoScalingGroups",
+            Filters=[tag_filter(CLUSTER_TAG, self._cluster)],
+        )
+        actions = self._aws.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions")
+        now = time.time()
+        ends, foreign = scheduled_ends(actions, self._cluster, now), foreign_actions(actions, self._cluster, now)
+        return [group_of(item, ends, foreign) for item in listed]
+
+    def _emr_clusters(self) -> list[Resource]:
+        resources = []
+        for cluster in find_clusters(self._aws, self._cluster, (*LIVING, ENDING)):
+            cluster_id = str(cluster["Id"])
+            self._job_flows[cluster_id] = True
+            instances = self._aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id)
+            resources.append(emr_cluster_of(cluster, groups_of(self._aws, cluster_id), instances))
+        return resources
+
+    def _file_systems(self) -> list[Resource]:
+        listed = self._aws.pages("efs", "describe_file_systems", "FileSystems")
+        return [file_system_of(item) for item in listed if tags_of(item.get("Tags")).get(CLUSTER_TAG) == self._cluster]
+
+    def _mount_targets(self) -> list[Resource]:
+        """Return the mount targets of our file systems, and those of others that have a security group of ours."""
+        systems = dict.fromkeys(self._ids("file_system"))
+        groups = frozenset(self._ids("security_group"))
+        if groups:
+            systems.update(dict.fromkeys(file_systems_behind(self._aws, groups)))
+        subnets = frozenset(self._ids("subnet"))
+        resources = []
+        for system in systems:
+            own = system in self._ids("file_system")
+            for listed in self._targets_of(system):
+                resource = mount_target_of(listed, self._groups_on(listed), groups, subnets)
+                if resource.ours or own or resource.kind == "mount_target_access":
+                    resources.append(resource)
+        return resources
+
+    def _targets_of(self, system: str) -> list[Any]:
+        try:
+            return self._aws.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=system)
+        except AwsError as problem:
+            if problem.code == "FileSystemNotFound":
+                return []
+            raise
+
+    def _groups_on(self, target: Listed) -> list[str]:
+        if target["LifeCycleState"] in ("deleting", "deleted"):
+            return []
+        answer = self._aws.find(
+            "efs",
+            "describe_mount_target_security_groups",
+            ("MountTargetNotFound", "IncorrectMountTargetState"),
+            MountTargetId=target["MountTargetId"],
+        )
+        return list(answer.get("SecurityGroups", ()))
+
+    def _profiles(self) -> list[Resource]:
+        resources = []
+        for role in IDENTITIES:
+            name = self.names.identity(role)
+            listed = self._of_iam("get_instance_profile", "InstanceProfile", InstanceProfileName=name)
+            # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
+            if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG, self._cluster) == self._cluster:
+                roles = [str(item["RoleName"]) for item in listed.get("Roles") or ()]
+                resources.append(Resource("instance_profile", name, name, facts={"roles": roles}))
+        return resources
+
+    def _roles(self) -> list[Resource]:
+        resources = []
+        for role in IDENTITIES:
+            name = self.names.identity(role)
+            listed = self._of_iam("get_role", "Role", RoleName=name)
+            if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG) == self._cluster:
+                resources.append(Resource("role", name, name, facts={"id": str(listed["RoleId"])}))
+        return resources
+
+    def _of_iam(self, operation: str, key: str, **params: str) -> Listed:
+        entity: Listed = self._aws.find("iam", operation, ("NoSuchEntity",), **params).get(key, {})
+        return entity
+
+    def _buckets(self) -> list[Resource]:
+        name = self.names.bucket
+        try:
+            self._aws.call("s3", "head_bucket", Bucket=name, ExpectedBucketOwner=self.names.account)
+        except AwsError as problem:
+            if problem.code == "404":
+                return []
+            # It may belong to another account, which has taken the name.
+            if problem.denied and name not in _own_buckets(self._aws):
+                return []
+            raise
+        return [Resource("bucket", name, name, facts={"account": self.names.account})]
+
+
+def file_systems_behind(aws: Aws, groups: Iterable[str]) -> list[str]:
+    """Return the file systems with a mount target that has one of the security groups."""
+    filters = [{"Name": "group-id", "Values": sorted(groups)}]
+    interfaces = aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+    matches = (_MOUNT_TARGET.search(str(interface.get("Description", ""))) for interface in interfaces)
+    return sorted({match[1] for match in matches if match})
+
+
+def tagged_resources(aws: Aws, cluster: str) -> dict[str, list[str]]:
+    """Return the ids of the tagged resources in EC2 by kind: our name of the kind, or AWS's if we have none."""
+    listed = aws.pages(
+        "ec2",
+        "describe_tags",
+        "Tags",
+        Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}, {"Name": "value", "Values": [cluster]}],
+    )
+    ids: dict[str, list[str]] = {}
+    for item in listed:
+        type_ = str(item["ResourceType"])
+        if type_ not in _PARTS:
+            ids.setdefault(_KINDS.get(type_, type_.replace("-", "_")), []).append(str(item["ResourceId"]))
+    return ids
+
+
+def clusters_in(aws: Aws) -> list[str]:
+    """Return the names of all clusters with resources in the region."""
+    ec2 = aws.pages("ec2", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}])
+    groups = aws.pages("autoscaling", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}])
+    systems = aws.pages("efs", "describe_file_systems", "FileSystems")
+    names = [str(item.get("Value", "")) for item in (*ec2, *groups)]
+    names += [tags_of(item.get("Tags")).get(CLUSTER_TAG, "") for item in systems]
+    emr = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*LIVING, ENDING])
+    named = [str(item["Name"]) for item in emr if find_clusters(aws, str(item["Name"]), [item["Status"]["State"]])]
+    return sorted({name for name in [*names, *named] if name} | set(_clusters_by_name(aws)))
+
+
+def _clusters_by_name(aws: Aws) -> list[str]:
+    """Return the clusters that a role, a profile or a bucket is named after. They may have nothing else."""
+    endings = [f"-{aws.region}-{role}" for role in IDENTITIES]
+    roles = [str(item["RoleName"]) for item in aws.pages("iam", "list_roles", "Roles")]
+    profiles = [
+        str(item["InstanceProfileName"]) for item in aws.pages("iam", "list_instance_profiles", "InstanceProfiles")
+    ]
+    buckets = _own_buckets(aws)
+    names = [name[: -len(end)] for name in (*roles, *profiles) for end in endings if name.endswith(end)]
+    end = f"-{aws.account}-{aws.region}"
+    return [name for name in [*names, *(item[: -len(end)] for item in buckets if item.endswith(end))] if name]
+
+
+def _own_buckets(aws: Aws) -> list[str]:
+    return [str(item["Name"]) for item in aws.pages("s3", "list_buckets", "Buckets")]
+
+
+# From what AWS lists to resources
+
+
+def resource_of(kind: str, listed: Listed, groups: frozenset[str]) -> Resource:
+    """Return a resource of EC2. `groups`: the names of the cluster's Auto Scaling groups."""
+    type_ = EC2[kind]
+    tags = tags_of(listed.get("Tags"))
+    state = listed.get("Status" if kind == "network_interface" else "State") or ""
+    state = str(state.get("Name", "") if isinstance(state, Mapping) else state).lower()
+    # A NAT gateway that failed is deleted by AWS.
+    phase = DEAD if (kind, state) == ("nat_gateway", "failed") else _PHASES.get(state, LIVE)
+    return Resource(
+        kind,
+        str(listed[type_.id]),
+        str(listed.get(type_.name) or "") if type_.name else tags.get("Name", ""),
+        state,
+        phase,
+        # A user who may tag can put our tag on another machine; only AWS sets the group's name.
+        kind != "instance" or tags.get(GROUP_TAG) in groups,
+        facts_of(kind, listed),
+    )
+
+
+def with_detached(resources: Sequence[Resource], groups: frozenset[str]) -> list[Resource]:
+    """Return the resources, with instances that were detached from their group marked as the cluster's.
+
+    The cluster's launch templates, which have the names of its groups, launched them. If another group has taken an
+    instance, it is not the cluster's.
+    """
+    templates = {
+        resource.id for resource in resources if resource.kind == "launch_template" and resource.name in groups
+    }
+
+    def detached(resource: Resource) -> bool:
+        return resource.facts.get("template") in templates and not resource.facts.get("group")
+
+    return [replace(resource, ours=True) if detached(resource) else resource for resource in resources]
+
+
+def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
+    if kind == "instance":
+        return {
+            "record": record_of(listed),
+            "user": login_user(tags_of(listed.get("Tags"))),
+            "private_ip": str(listed.get("PrivateIpAddress") or ""),
+            "public_ip": str(listed.get("PublicIpAddress") or ""),
+            "public_name": str(listed.get("PublicDnsName") or ""),
+            "group": tags_of(listed.get("Tags")).get(GROUP_TAG, ""),
+            "template": tags_of(listed.get("Tags")).get(TEMPLATE_TAG, ""),
+            "job_flow": tags_of(listed.get("Tags")).get(JOB_FLOW_TAG, ""),
+            "is_primary": tags_of(listed.get("Tags")).get(GROUP_ROLE_TAG) == PRIMARY,
+            "profile": str((listed.get("IamInstanceProfile") or {}).get("Arn", "")).rpartition("/")[2],
+            "type": str(listed.get("InstanceType") or ""),
+            "launched": listed.get("LaunchTime"),
+        }
+    if kind == "nat_gateway":
+        return {"created": listed.get("CreateTime")}
+    if kind == "volume":
+        return {"type": str(listed.get("VolumeType") or ""), "gib": int(listed.get("Size") or 0)}
+    if kind == "snapshot":
+        return {"gib": int(listed.get("VolumeSize") or 0)}
+    if kind == "address":
+        return {
+            "public_ip": str(listed.get("PublicIp", "")),
+            "association": str(listed.get("AssociationId") or ""),
+            "instance": str(listed.get("InstanceId") or ""),
+        }
+    if kind == "internet_gateway":
+        return {"vpcs": [str(item["VpcId"]) for item in listed.get("Attachments") or ()]}
+    if kind == "route_table":
+        associations = listed.get("Associations") or ()
+        return {
+            "main": any(item.get("Main") for item in associations),
+            "associations": [str(item["RouteTableAssociationId"]) for item in associations if not item.get("Main")],
+        }
+    if kind == "security_group":
+        others = groups_named_in(listed) - {listed["GroupId"]}
+        rules = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
+        return {
+            "names": sorted(others),
+            "rules": {way: rules_naming(listed.get(key) or (), others) for way, key in rules.items()},
+        }
+    return {}
+
+
+def groups_named_in(listed: Listed) -> set[str]:
+    """Return the security groups that the rules of a group name: they cannot be deleted before it."""
+    rules = (*(listed.get("IpPermissions") or ()), *(listed.get("IpPermissionsEgress") or ()))
+    return {str(pair.get("GroupId", "")) for rule in rules for pair in rule.get("UserIdGroupPairs") or ()}
+
+
+def rules_naming(rules: Iterable[Listed], groups: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the parts of rules that name one of the groups, as the API takes them."""
+    parts = []
+    for rule in rules:
+        pairs = [
+            {"GroupId": pair["GroupId"]}
+            for pair in rule.get("UserIdGroupPairs") or ()
+            if pair.get("GroupId") in set(groups)
+        ]
+        kept = {key: rule[key] for key in ("IpProtocol", "FromPort", "ToPort") if key in rule}
+        if pairs:
+            parts.append({**kept, "UserIdGroupPairs": pairs})
+    return parts
+
+
+def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iterable[Listed]) -> Resource:
+    status = listed["Status"]
+    state = str(status["State"])
+    return Resource(
+        "emr_cluster",
+        str(listed["Id"]),
+        str(listed["Name"]),
+        state.lower(),
+        GOING if state == ENDING else LIVE,
+        facts={
+            "most": sum(int(group["RequestedInstanceCount"]) for group in groups.values()),
+            "in_service": [str(item["Ec2InstanceId"]) for item in instances if item["Status"]["State"] == "RUNNING"],
+            "reason": str((status.get("StateChangeReason") or {}).get("Message") or ""),
+        },
+    )
+
+
+def group_of(
+    listed: Listed,
+    ends: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    foreign: Sequence[ForeignAction] = (),
+) -> Resource:
+    """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
+    machines = listed.get("Instances") or ()
+    name = str(listed["AutoScalingGroupName"])
+    status = str(listed.get("Status") or "")
+    return Resource(
+        "auto_scaling_group",
+        name,
+        name,
+        status.lower(),
+        GOING if status else LIVE,
+        facts={
+            "most": int(listed["MaxSize"]),
+            "desired": int(listed["DesiredCapacity"]),
+            "in_service": [
+                str(item["InstanceId"])
+                for item in machines
+                if item["LifecycleState"] == "InService" and item.get("HealthStatus") == "Healthy"
+            ],
+            "machines": {
+                str(item["InstanceId"]): {
+                    "lifecycle": str(item["LifecycleState"]),
+                    "is_healthy": item.get("HealthStatus") == "Healthy",
+                    "template_version": template_version(item),
+                }
+                for item in machines
+            },
+            "template_version": template_version(listed),
+            "coming": sum(str(item["LifecycleState"]).startswith("Pending") for item in machines),
+            "ends": {kind: of_groups[name] for kind, of_groups in ends.items() if name in of_groups},
+            "foreign_actions": {action.shown: str(action) for action in foreign if action.group == name},
+        },
+    )
+
+
+def template_version(listed: Listed) -> str:
+    """Return the version of the launch template that a machine was launched by, or that a group uses."""
+    return str((listed.get("LaunchTemplate") or {}).get("Version", ""))
+
+
+def file_system_of(listed: Listed) -> Resource:
+    state = str(listed["LifeCycleState"])
+    size = int((listed.get("SizeInBytes") or {}).get("Value", 0))
+    name = tags_of(listed.get("Tags")).get("Name", "")
+    return Resource(
+        "file_system", str(listed["FileSystemId"]), name, state, _PHASES.get(state, LIVE), facts={"bytes": size}
+    )
+
+
+def mount_target_of(listed: Listed, on: Sequence[str], groups: frozenset[str], subnets: frozenset[str]) -> Resource:
+    """Return a mount target. It is ours if it has only security groups of ours, or is in our subnet.
+
+    A mount target of others that has a group of ours is `mount_target_access`: a teardown only takes that group off.
+    """
+    state = str(listed["LifeCycleState"])
+    phase = _PHASES.get(state, LIVE)
+    attached = groups & set(on)
+    exclusive = listed.get("SubnetId") in subnets or (bool(attached) and set(on) <= groups)
+    kind = "mount_target_access" if attached and not exclusive else "mount_target"
+    return Resource(
+        kind,
+        str(listed["MountTargetId"]),
+        "",
+        state,
+        phase,
+        bool(attached) or exclusive or phase != LIVE,
+        facts={"file_system": str(listed["FileSystemId"]), "others": [group for group in on if group not in groups]},
+    )

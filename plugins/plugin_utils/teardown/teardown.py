@@ -1,0 +1,376 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Delete a cluster's resources, in the order of AFTER. Nothing is remembered between two polls, so the next run
+resumes one that was interrupted anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import terminate
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    GOING,
+    IMAGES,
+    LIVE,
+    ClusterResources,
+    Resource,
+    count_by_kind,
+    retained,
+)
+
+_SOURCES = frozenset({"auto_scaling_group", "emr_cluster"})
+_MACHINES = _SOURCES | {"instance"}
+_HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"}
+
+AFTER: Mapping[str, frozenset[str]] = {
+    # They end their machines by themselves, and go when they have gone.
+    "auto_scaling_group": frozenset(),
+    "emr_cluster": frozenset(),
+    "nat_gateway": frozenset(),
+    "endpoint": frozenset(),
+    "instance": _SOURCES,
+    # By its template a machine that was detached from its group is known.
+    "launch_template": _MACHINES,
+    "key_pair": _SOURCES,
+    "placement_group": _MACHINES,
+    "instance_profile": _MACHINES,
+    "role": _MACHINES | {"instance_profile"},
+    "bucket": _MACHINES,
+    "network_interface": _MACHINES,
+    "volume": _MACHINES,
+    # A machine whose file server has vanished hangs for minutes when it shuts down.
+    "mount_target": _MACHINES,
+    "mount_target_access": _MACHINES,
+    "file_system": _MACHINES | {"mount_target"},
+    "address": _MACHINES | {"nat_gateway"},
+    "subnet": _HOLD_A_SUBNET,
+    "security_group": _HOLD_A_SUBNET | {"mount_target_access"},
+    "route_table": frozenset({"subnet", "endpoint"}),
+    "internet_gateway": _MACHINES | {"nat_gateway", "address"},
+    "image": frozenset(),
+    "snapshot": frozenset({"image"}),
+    "vpc": _HOLD_A_SUBNET | {"subnet", "security_group", "route_table", "internet_gateway", "endpoint"},
+}
+"""Kinds that must be deleted before a kind."""
+
+EVERYTHING = frozenset(AFTER)
+IN_ZONE = frozenset({*_MACHINES, "mount_target", "mount_target_access", "nat_gateway", "subnet"})
+"""Kinds of resources that lie in one availability zone."""
+
+_GONE = ("NotFound", "NoSuchEntity", "NoSuchBucket", "Unknown", "NotAttached")
+_HELD = frozenset(
+    {
+        # Of an address that a NAT gateway still has, also for some seconds after the gateway is gone.
+        "AuthFailure",
+        "BucketNotEmpty",
+        "ConcurrentModification",
+        "DeleteConflict",
+        "DependencyViolation",
+        "FileSystemInUse",
+        "IncorrectFileSystemLifeCycleState",
+        "IncorrectInstanceState",
+        "IncorrectMountTargetState",
+        "IncorrectState",
+        "InvalidGroup.InUse",
+        "InvalidIPAddress.InUse",
+        "InvalidNetworkInterface.InUse",
+        "InvalidParameterValue",
+        "InvalidPlacementGroup.InUse",
+        "InvalidSnapshot.InUse",
+        "OperationAborted",
+        "OperationNotPermitted",
+        "ResourceInUse",
+        "ResourceInUseFault",
+        "ScalingActivityInProgress",
+        "VolumeInUse",
+    }
+)
+"""Codes for: another resource still uses it, or AWS is still busy with it."""
+
+
+def to_delete(owned: ClusterResources, keep: bool, kinds: Collection[str] = EVERYTHING) -> list[Resource]:
+    """Return what the cluster created and what is not to be retained."""
+    kept_resources = [] if kinds == IMAGES else retained(owned, keep)
+    resources = []
+    for resource in owned.current:
+        if not resource.ours or resource in kept_resources or resource.kind not in kinds:
+            continue
+        if resource.kind == "file_system" and foreign_targets(owned, resource):
+            continue
+        if resource.kind == "route_table" and resource.facts.get("main"):
+            continue  # it goes with its VPC
+        resources.append(resource)
+    return resources
+
+
+def foreign_targets(owned: ClusterResources, system: Resource) -> list[Resource]:
+    """Return the mount targets of others on a file system of the cluster. They keep it alive."""
+    targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
+    return [
+        target
+        for target in targets
+        if target.facts.get("file_system") == system.id and (not target.ours or target.kind == "mount_target_access")
+    ]
+
+
+def ready(resources: Sequence[Resource]) -> list[Resource]:
+    """Return the resources that can be deleted now."""
+    kinds = {resource.kind for resource in resources}
+    named = {
+        name for resource in resources if resource.kind == "security_group" for name in resource.facts.get("names", ())
+    }
+    deletable = []
+    for resource in resources:
+        if resource.phase != LIVE or AFTER[resource.kind] & kinds:
+            continue
+        if resource.kind in ("network_interface", "volume") and resource.state != "available":
+            continue  # it is deleted with its machine, or another's machine uses it
+        if resource.kind == "security_group" and resource.id in named and not _tangled(resources):
+            continue  # after the group whose rules name it
+        deletable.append(resource)
+    return deletable
+
+
+def _tangled(resources: Sequence[Resource]) -> bool:
+    """Return whether all security groups that are left name each other."""
+    groups = [resource for resource in resources if resource.kind == "security_group"]
+    named = {name for resource in groups for name in resource.facts.get("names", ())}
+    return all(group.id in named for group in groups)
+
+
+def is_gone(problem: AwsError) -> bool:
+    return any(word in problem.code for word in _GONE)
+
+
+def is_held(problem: AwsError) -> bool:
+    return problem.code in _HELD
+
+
+_CALLS: Mapping[str, tuple[str, str, str]] = {
+    "instance_profile": ("iam", "delete_instance_profile", "InstanceProfileName"),
+    "role": ("iam", "delete_role", "RoleName"),
+    "file_system": ("efs", "delete_file_system", "FileSystemId"),
+    "mount_target": ("efs", "delete_mount_target", "MountTargetId"),
+    "launch_template": ("ec2", "delete_launch_template", "LaunchTemplateId"),
+    "key_pair": ("ec2", "delete_key_pair", "KeyPairId"),
+    "nat_gateway": ("ec2", "delete_nat_gateway", "NatGatewayId"),
+    "address": ("ec2", "release_address", "AllocationId"),
+    "network_interface": ("ec2", "delete_network_interface", "NetworkInterfaceId"),
+    "volume": ("ec2", "delete_volume", "VolumeId"),
+    "subnet": ("ec2", "delete_subnet", "SubnetId"),
+    "route_table": ("ec2", "delete_route_table", "RouteTableId"),
+    "internet_gateway": ("ec2", "delete_internet_gateway", "InternetGatewayId"),
+    "security_group": ("ec2", "delete_security_group", "GroupId"),
+    "vpc": ("ec2", "delete_vpc", "VpcId"),
+    "image": ("ec2", "deregister_image", "ImageId"),
+    "snapshot": ("ec2", "delete_snapshot", "SnapshotId"),
+}
+"""The call that deletes a kind, and its parameter for the id."""
+
+
+class Deleting:
+    """Deletes a resource. The method `_<kind>` makes the calls before the one in _CALLS, or all of them."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+
+    def delete(self, resource: Resource) -> None:
+        special: Callable[[Resource], None] | None = getattr(self, f"_{resource.kind}", None)
+        if special:
+            special(resource)
+        if resource.kind in _CALLS:
+            service, operation, parameter = _CALLS[resource.kind]
+            self._aws.call(service, operation, **{parameter: resource.id})
+
+    def _auto_scaling_group(self, resource: Resource) -> None:
+        self._aws.call("autoscaling", "delete_auto_scaling_group", AutoScalingGroupName=resource.id, ForceDelete=True)
+
+    def _emr_cluster(self, resource: Resource) -> None:
+        terminate(self._aws, resource.id)
+
+    def _security_group(self, resource: Resource) -> None:
+        """Remove the rules that name other groups, whose own rules may name this one: those that EMR manages do."""
+        for way, rules in resource.facts.get("rules", {}).items():
+            if rules:
+                self._aws.call("ec2", f"revoke_security_group_{way}", GroupId=resource.id, IpPermissions=rules)
+
+    def _instance(self, resource: Resource) -> None:
+        self._aws.call("ec2", "terminate_instances", InstanceIds=[resource.id])
+
+    def _placement_group(self, resource: Resource) -> None:
+        self._aws.call("ec2", "delete_placement_group", GroupName=resource.name)
+
+    def _endpoint(self, resource: Resource) -> None:
+        answer = self._aws.call("ec2", "delete_vpc_endpoints", VpcEndpointIds=[resource.id])
+        for refused in answer.get("Unsuccessful") or ():
+            error = refused.get("Error") or {}
+            raise AwsError(str(error.get("Message", "")), str(error.get("Code", "")), "ec2:DeleteVpcEndpoints")
+
+    def _address(self, resource: Resource) -> None:
+        if resource.facts.get("association"):
+            self._aws.call("ec2", "disassociate_address", AssociationId=resource.facts["association"])
+
+    def _route_table(self, resource: Resource) -> None:
+        for association in resource.facts.get("associations", ()):
+            self._aws.call("ec2", "disassociate_route_table", AssociationId=association)
+
+    def _internet_gateway(self, resource: Resource) -> None:
+        for vpc in resource.facts.get("vpcs", ()):
+            self._aws.call("ec2", "detach_internet_gateway", InternetGatewayId=resource.id, VpcId=vpc)
+
+    def _mount_target_access(self, resource: Resource) -> None:
+        self._aws.call(
+            "efs",
+            "modify_mount_target_security_groups",
+            MountTargetId=resource.id,
+            SecurityGroups=list(resource.facts["others"]),
+        )
+
+    def _instance_profile(self, resource: Resource) -> None:
+        for role in resource.facts.get("roles", ()):
+            self._aws.call("iam", "remove_role_from_instance_profile", InstanceProfileName=resource.id, RoleName=role)
+
+    def _role(self, resource: Resource) -> None:
+        for name in self._aws.pages("iam", "list_role_policies", "PolicyNames", RoleName=resource.id):
+            self._aws.call("iam", "delete_role_policy", RoleName=resource.id, PolicyName=name)
+        for policy in self._aws.pages("iam", "list_attached_role_policies", "AttachedPolicies", RoleName=resource.id):
+            self._aws.call("iam", "detach_role_policy", RoleName=resource.id, PolicyArn=policy["PolicyArn"])
+
+    def _bucket(self, resource: Resource) -> None:
+        bucket = {"Bucket": resource.id, "ExpectedBucketOwner": resource.facts["account"]}
+        while True:
+            page = self._aws.call("s3", "list_object_versions", **bucket)
+            versions = [*(page.get("Versions") or ()), *(page.get("DeleteMarkers") or ())]
+            if not versions:
+                break
+            objects = [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in versions]
+            answer = self._aws.call("s3", "delete_objects", **bucket, Delete={"Objects": objects, "Quiet": True})
+            for refused in answer.get("Errors") or ():
+                raise AwsError(
+                    f"s3:DeleteObject failed for {refused.get('Key')}: {refused.get('Message')}",
+                    str(refused.get("Code", "")),
+                    "s3:DeleteObject",
+                )
+        self._aws.call("s3", "delete_bucket", **bucket)
+
+
+LONGEST_SECONDS = 1800.0
+
+
+@dataclass
+class Teardown:
+    """Delete until nothing is left, or until nothing changes any more."""
+
+    aws: Aws
+    reader: ResourceReader
+    keep: bool
+    display: Callable[[str], None]
+    stuck_seconds: float = 90.0
+    """Seconds after which a resource is given up that AWS refuses to delete while nothing else changes."""
+    kinds: Collection[str] = EVERYTHING
+    changed: bool = False
+    removed: dict[tuple[str, str], Resource] = field(default_factory=dict)
+    problems: dict[tuple[str, str], str] = field(default_factory=dict)
+    """AWS's last message about each resource that it has not deleted."""
+    _refused: set[tuple[str, str]] = field(default_factory=set)
+
+    def run(self, owned: ClusterResources) -> list[Resource]:
+        """Delete the resources, and return those that could not be deleted."""
+        deleting = Deleting(self.aws)
+        progress = ProgressPrinter(self.display)
+        left = to_delete(owned, self.keep, self.kinds)
+        changed_at = time.monotonic()
+
+        def phases() -> dict[tuple[str, str], str]:
+            return {_key(resource): resource.phase for resource in left}
+
+        def poll() -> bool | None:
+            """Return True if nothing is left that AWS may still delete."""
+            nonlocal left, changed_at
+            if not left:
+                return True
+            progress.report(f"still there: {', '.join(count_by_kind(left))}")
+            before = phases()
+            allowed = [resource for resource in ready(left) if _key(resource) not in self._refused]
+            acted = [self._attempt(deleting, resource) for resource in allowed]
+            left = to_delete(self.reader.read_again({resource.kind for resource in left}), self.keep, self.kinds)
+            if phases() != before:
+                changed_at = time.monotonic()
+                return None
+            if any(resource.phase == GOING for resource in left):
+                return None
+            may_change = any(acted) or any(resource.kind in _SLOW for resource in left)
+            return None if may_change and time.monotonic() - changed_at < self.stuck_seconds else True
+
+        until(poll, LONGEST_SECONDS, state=phases, after_change=0)
+        return left
+
+    def _attempt(self, deleting: Deleting, resource: Resource) -> bool:
+        """Delete a resource, and return whether a later attempt may help."""
+        key = _key(resource)
+        try:
+            deleting.delete(resource)
+        except AwsError as problem:
+            if problem.is_fatal:
+                raise
+            if is_gone(problem):
+                return True
+            self.problems[key] = str(problem)
+            if not is_held(problem):
+                self._refused.add(key)
+                return False
+            return True
+        self.changed = True
+        self.removed[key] = resource
+        self.problems.pop(key, None)
+        return True
+
+
+_SLOW = frozenset({"network_interface", "volume"})
+"""Kinds that AWS deletes some time after their instance."""
+
+
+def _key(resource: Resource) -> tuple[str, str]:
+    return resource.kind, resource.id
+
+
+def why_left(aws: Aws, resource: Resource, message: str) -> str:
+    """Return a sentence about what keeps a resource alive, as far as AWS shows it."""
+    holders = _holders(aws, resource)
+    held = f" It is held by {', '.join(holders)}." if holders else ""
+    words = f": {message}" if message else " is not removed."
+    return f"{resource.describe()}{words}{held}"
+
+
+def _holders(aws: Aws, resource: Resource) -> list[str]:
+    filter_names = {"vpc": "vpc-id", "subnet": "subnet-id", "security_group": "group-id"}
+    if resource.kind not in filter_names:
+        return []
+    filters: Sequence[Mapping[str, Any]] = [{"Name": filter_names[resource.kind], "Values": [resource.id]}]
+    holders = [
+        _interface_in_words(item)
+        for item in aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+    ]
+    if resource.kind == "vpc":
+        subnets = aws.pages("ec2", "describe_subnets", "Subnets", Filters=filters)
+        groups = aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
+        holders += [f"subnet {item['SubnetId']}" for item in subnets]
+        holders += [f"security group {item['GroupId']}" for item in groups if item["GroupName"] != "default"]
+    if resource.kind == "security_group":
+        naming = [{"Name": "ip-permission.group-id", "Values": [resource.id]}]
+        groups = aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=naming)
+        holders += [f"a rule of security group {item['GroupId']}" for item in groups if item["GroupId"] != resource.id]
+    return holders
+
+
+def _interface_in_words(listed: Mapping[str, Any]) -> str:
+    owner = (listed.get("Attachment") or {}).get("InstanceId") or listed.get("Description") or ""
+    return f"network interface {listed['NetworkInterfaceId']}" + (f" of {owner}" if owner else "")

@@ -1,0 +1,206 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What a cluster has cost so far, and what each of its resources costs an hour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY, LEAST_AMOUNT, shown
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import MONTH, PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    ClusterResources,
+    Resource,
+    count_by_kind,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
+
+_LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
+TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
+LEAST_SECONDS = 60.0
+"""AWS bills machines by the second, and at least a minute."""
+NOT_COUNTED = "disks, addresses, storage and traffic"
+
+
+@dataclass(frozen=True)
+class MachineTime:
+    """A machine, and from when until when it ran."""
+
+    type: str
+    start: datetime
+    end: datetime | None = None
+    """None: it runs."""
+    is_emr: bool = False
+
+    def hours(self, now: datetime) -> float:
+        return max(((self.end or now) - self.start).total_seconds(), LEAST_SECONDS) / 3600
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What `cluster_info` reads about costs."""
+
+    prices: PriceList
+    machines: Sequence[MachineTime] = ()
+    has_history: bool = True
+    """Whether the machines that have ended are among them, as far back as Auto Scaling reports them."""
+
+
+def read_costs(aws: Aws, owned: ClusterResources, history: GroupHistory) -> Costs:
+    """Read the prices and the machines of a cluster, with those that have ended."""
+    machines, has_history = present_machines(owned), True
+    try:
+        for group in owned.of_kind("auto_scaling_group"):
+            machines += _former_machines(history, group.name, {instance.id for instance in owned.of_kind("instance")})
+    except AwsError:
+        has_history = False
+    has_history &= not owned.of_kind("emr_cluster")
+    return Costs(_prices_of(aws, machines), machines, has_history)
+
+
+def read_prices(aws: Aws, all_resources: Sequence[ClusterResources]) -> PriceList:
+    """Read what the resources of clusters cost."""
+    return _prices_of(aws, [machine for owned in all_resources for machine in present_machines(owned)])
+
+
+def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[str, float]:
+    """Read what machines of these types cost an hour, with EMR's part. Those that are not known are left out."""
+    prices = PriceList(aws.region, offers.machine_prices(aws, types, is_emr))
+    amounts = {kind: _hourly_of_machine(kind, is_emr, prices) for kind in types}
+    return {kind: amount for kind, amount in amounts.items() if amount is not None}
+
+
+def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
+    types = sorted({machine.type for machine in machines})
+    is_emr = any(machine.is_emr for machine in machines)
+    return PriceList(aws.region, offers.current_prices(aws, types, is_emr))
+
+
+def present_machines(owned: ClusterResources) -> list[MachineTime]:
+    return [
+        MachineTime(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
+        for resource in owned.of_kind("instance")
+        if resource.ours and resource.costs and resource.facts.get("launched")
+    ]
+
+
+def _former_machines(history: GroupHistory, group: str, present: set[str]) -> list[MachineTime]:
+    """Return the machines of a group that have ended. Auto Scaling does not report their types: they count as those of
+    the current launch template."""
+    spans = [span for machine, span in spans_of(history.activities(group)).items() if machine not in present]
+    if not spans:
+        return []
+    newest = max(history.template_versions(group), key=lambda version: int(version["VersionNumber"]))
+    kind = str(newest["LaunchTemplateData"].get("InstanceType", ""))
+    return [MachineTime(kind, start, end) for start, end in spans]
+
+
+def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetime, datetime]]:
+    """Return when machines were launched and terminated, by their ids, from the activities of a group."""
+    starts, ends = {}, {}
+    for activity in activities:
+        words = str(activity.get("Description", ""))
+        if match := _LAUNCHED.match(words):
+            starts[match[1]] = activity["StartTime"]
+        elif match := TERMINATED.match(words):
+            ends[match[1]] = activity.get("EndTime") or activity["StartTime"]
+    return {machine: (starts[machine], ends[machine]) for machine in starts.keys() & ends.keys()}
+
+
+def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
+    """Return what the machines and NAT gateways of a cluster have cost, and what is not counted."""
+    now = now or datetime.now(UTC)
+    amount, starts, unknown, no_price = 0.0, [], set(), list[str]()
+    for machine in costs.machines:
+        each = _hourly_of_machine(machine.type, machine.is_emr, costs.prices)
+        starts.append(machine.start)
+        if each is None:
+            unknown.add(machine.type)
+        else:
+            amount += each * machine.hours(now)
+    for gateway in owned.of_kind("nat_gateway"):
+        if gateway.costs and gateway.facts.get("created"):
+            starts.append(gateway.facts["created"])
+            hours = (now - gateway.facts["created"]).total_seconds() / 3600
+            each = costs.prices.amount(offers.NAT_GATEWAY)
+            amount += (each or 0.0) * hours
+            if each is None:
+                no_price.append("NAT gateways")
+    missing = [f"machines of {kind or 'an unknown type'}" for kind in sorted(unknown)]
+    missing = [f"{what}, whose price is not known" for what in [*missing, *no_price[:1]]]
+    if not costs.has_history:
+        missing.append("machines that have ended")
+    items = [offers.machine(machine.type) for machine in costs.machines]
+    return {
+        "amount": round(amount, 4),
+        "currency": CURRENCY,
+        "since": min(starts).isoformat(timespec="seconds") if starts else "",
+        "note": f"machines and NAT gateway at on-demand prices; without {', '.join([NOT_COUNTED, *missing])}",
+        "source": costs.prices.source([*items, offers.NAT_GATEWAY]),
+    }
+
+
+def _hourly_of_machine(kind: str, is_emr: bool, prices: PriceList) -> float | None:
+    price = prices.amount(offers.machine(kind))
+    return price if price is None or not is_emr else price + (prices.amount(offers.emr(kind)) or 0.0)
+
+
+def hourly_of(resource: Resource, prices: PriceList) -> float | None:
+    """Return what a resource costs an hour in USD; None if that is not known, as with the content of a bucket."""
+    facts, gib = resource.facts, resource.facts.get("gib", 0.0)
+    if resource.kind == "instance":
+        return _hourly_of_machine(facts.get("type", ""), bool(facts.get("job_flow")), prices)
+    by_the_hour = {"nat_gateway": offers.NAT_GATEWAY, "address": offers.ADDRESS}
+    by_the_month = {
+        "file_system": (offers.FILE_SYSTEM, facts.get("bytes", 0) / 2**30),
+        "snapshot": (offers.SNAPSHOT, gib),
+        "volume": (offers.disk(facts.get("type", "")), gib),
+    }
+    if resource.kind in by_the_hour:
+        return prices.amount(by_the_hour[resource.kind])
+    item, size = by_the_month.get(resource.kind, ("", 0.0))
+    price = prices.amount(item)
+    return None if price is None else price * size / MONTH
+
+
+def hourly_of_machines(types: Sequence[str], is_emr: bool, prices: PriceList) -> str:
+    """Return as text what machines of these types cost an hour. An empty type is not known."""
+    known = [each for kind in types if (each := _hourly_of_machine(kind, is_emr, prices)) is not None]
+    if not known:
+        return f"an amount that is not known here ({prices.source([])})"
+    return f"{'' if len(known) == len(types) else 'at least '}{shown(sum(known))} {CURRENCY} an hour"
+
+
+def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, Any]]:
+    """Return what is billed now, by kind: `what` (such as `2 instances`), `hourly` in USD (None: not known), and how
+    the kind is billed."""
+    billing = [resource for resource in resources if resource.costs]
+    items = []
+    for kind in dict.fromkeys(resource.kind for resource in billing):
+        same = [resource for resource in billing if resource.kind == kind]
+        amounts = [hourly_of(resource, prices) for resource in same]
+        known = [amount for amount in amounts if amount is not None]
+        hourly = sum(known) if len(known) == len(amounts) else None
+        how = same[0].costs
+        if kind == "bucket":
+            each = prices.amount(offers.BUCKET)
+            how += "" if each is None else f", {each} a month for each"
+        items.append({"kind": kind, "what": count_by_kind(same)[0], "hourly": hourly, "how": how})
+    return items
+
+
+def phrase(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return billed items as text, such as `0.05 USD an hour: 1 NAT gateway (0.045), 1 bucket (by the gigabyte)`."""
+    known = [item["hourly"] for item in items if item["hourly"] is not None]
+    parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else shown(item['hourly'])})" for item in items]
+    least = "" if len(known) == len(items) else "at least "
+    # A sum that is at least less than something tells nothing.
+    has_sum = bool(known) and not (least and sum(known) < LEAST_AMOUNT)
+    return (f"{least}{shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)

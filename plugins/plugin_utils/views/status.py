@@ -1,0 +1,433 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What status.yml shows in addition to a cluster's summary: members, runs and problems. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import (
+    CONFIGURING,
+    FAILED,
+    FAULTY,
+    HELD,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
+    LIVING,
+    ClusterNode,
+    clusters_from,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import run_events
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import hourly_of_machines
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
+
+SHOWN_MEMBERS = 32
+"""The most members in a full table. With more, only those are in it that are not ready."""
+READY = ("ready", "in service")
+"""The health of a member without a problem. The second word is AWS's, where the master does not answer."""
+SILENT_AFTER = timedelta(minutes=10)
+"""A member that has been up for so long and reports no load is silent."""
+OLD_IMAGE = timedelta(days=180)
+END_NEAR = timedelta(hours=1)
+FULL_PERCENT = 90
+
+
+@dataclass(frozen=True)
+class TemplateVersion:
+    """A version of a launch template."""
+
+    number: int
+    data: Mapping[str, Any]
+    """Without the user data."""
+    bundle: str = ""
+    """The bundle by which its machines configure themselves."""
+
+    @property
+    def image(self) -> str:
+        return str(self.data.get("ImageId") or "")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A machine that Auto Scaling has replaced."""
+
+    machine: str
+    at: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What is known about the machines of a cluster in addition to its resources."""
+
+    templates: Mapping[str, Mapping[int, TemplateVersion]] = field(default_factory=dict)
+    """All versions of each group's launch template, by their numbers."""
+    image_dates: Mapping[str, str] = field(default_factory=dict)
+    """When the images of new machines were made. One that is not available any more is missing."""
+    reports: Mapping[str, NodeSetup] = field(default_factory=dict)
+    """By instance id."""
+    replacements: Sequence[Replacement] = ()
+    efs_bytes: int | None = None
+    answer: Mapping[str, Any] | None = None
+    """The master's, if it answers."""
+    silence: str = ""
+    """Why it does not answer."""
+
+
+def extend(
+    summary: Mapping[str, Any],
+    owned: ClusterResources,
+    seen: Observations,
+    now: datetime,
+    prices: PriceList | None = None,
+) -> dict[str, Any]:
+    """Return a cluster's summary with its members, runs and problems."""
+    members = _members(owned, seen, now)
+    answer = seen.answer or {}
+    is_emr = bool(owned.of_kind("emr_cluster"))
+    stalled = [run for run in answer.get("runs", ()) if run["state"] == STALLED]
+    return {
+        **summary,
+        "efs": {**summary["efs"], "bytes": seen.efs_bytes},
+        "master_problem": seen.silence,
+        "members": members,
+        "runs": list(answer.get("runs", ())),
+        "problems": [
+            *([f"The master does not answer. {seen.silence}"] if summary["master"] and seen.silence else []),
+            *answer.get("problems", ()),
+            *(_stall_problem(run, members, is_emr, prices or PriceList(owned.region)) for run in stalled),
+            *_end_problem(summary, now),
+            *_member_problems(members, is_emr),
+            *(_replaced(item) for item in seen.replacements),
+            *_template_problems(owned, members, seen),
+            *_bundle_problems(members, seen),
+            *(_emr_bundle_problems(members) if owned.of_kind("emr_cluster") else ()),
+            *_image_problems(seen, now),
+        ],
+    }
+
+
+# Members
+
+
+def _members(owned: ClusterResources, seen: Observations, now: datetime) -> list[dict[str, Any]]:
+    records = [instance.facts["record"] for instance in owned.of_kind("instance") if instance.ours]
+    (cluster,) = clusters_from(records, [owned.cluster])
+    in_groups = _machines(owned)
+    loads = {load["instance_id"]: load for load in (seen.answer or {}).get("loads", ())}
+    return [_member(node, in_groups.get(node.id), seen, loads.get(node.id), now) for node in cluster.nodes]
+
+
+def _machines(owned: ClusterResources) -> dict[str, dict[str, Any]]:
+    """Return what Auto Scaling, or EMR, knows about each machine."""
+    machines: dict[str, dict[str, Any]] = {}
+    for group in owned.of_kind("auto_scaling_group"):
+        machines.update(group.facts["machines"])
+    for cluster in owned.of_kind("emr_cluster"):
+        in_service = {"lifecycle": "InService", "is_healthy": True, "template_version": ""}
+        machines.update({id_: in_service for id_ in cluster.facts["in_service"]})
+    return machines
+
+
+def _member(
+    node: ClusterNode,
+    machine: Mapping[str, Any] | None,
+    seen: Observations,
+    load: Mapping[str, Any] | None,
+    now: datetime,
+) -> dict[str, Any]:
+    record, setup = node.record, seen.reports.get(node.id, NodeSetup())
+    return {
+        "name": node.name,
+        "rank": node.rank,
+        "role": node.role,
+        "instance_id": node.id,
+        "address": record["private_address"],
+        "public_address": record["public_address"],
+        "type": record["type"],
+        "zone": record["zone"],
+        "image": record["image"],
+        "group": record["group"],
+        "spot": record["spot"],
+        "launched": record["launched"],
+        "template_version": machine["template_version"] if machine else "",
+        "bundle": setup.bundle,
+        "health": _health(node, machine, setup, seen.answer, load, now),
+        "step": setup.step if setup.state in (CONFIGURING, FAILED) else "",
+        "held": "".join(setup.log[-1:]) if setup.state == HELD else "",
+        "load": dict(load) if load else None,
+    }
+
+
+def _health(
+    node: ClusterNode,
+    machine: Mapping[str, Any] | None,
+    setup: NodeSetup,
+    answer: Mapping[str, Any] | None,
+    load: Mapping[str, Any] | None,
+    now: datetime,
+) -> str:
+    if node.record["state"] not in LIVING:
+        return str(node.record["state"])
+    if machine is None:
+        return "starting" if node.record["job_flow"] else "detached"
+    if machine["lifecycle"] != "InService":
+        return setup.state if setup.state in (CONFIGURING, FAILED) else str(machine["lifecycle"]).lower()
+    if not machine["is_healthy"]:
+        return "unhealthy"
+    if answer is None:
+        return setup.state if setup.state in (FAULTY, HELD) else "in service"
+    states = {member["instance_id"]: member["state"] for member in answer["members"]}
+    if node.id not in states:
+        return "joining"
+    if states[node.id] in (FAULTY, HELD):
+        return str(states[node.id])
+    return "ready" if load or now - _time(node.record["launched"], now) < SILENT_AFTER else "silent"
+
+
+def _time(text: str, otherwise: datetime) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return otherwise
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+# Problems
+
+_ADVICE = {
+    "unhealthy": "unhealthy in its group: Auto Scaling replaces it",
+    "detached": "not in its group any more, and billed: terminate it in EC2",
+    FAULTY: "faulty: ansible-playbook health.yml shows which check fails",
+    FAILED: "not able to configure itself",
+    "silent": "silent: it has not reported its load for minutes. ansible-playbook health.yml tells more",
+    "joining": "not in the member list yet: the master adds it once it has reported itself",
+}
+
+
+def _member_problems(members: Sequence[Mapping[str, Any]], is_emr: bool) -> list[str]:
+    problems = []
+    for health, words in _ADVICE.items():
+        names = [member["name"] for member in members if member["health"] == health]
+        if names:
+            problems.append(f"{join_names(names)}: {words}")
+    for member in members:
+        if member["health"] == HELD:
+            name = member["name"]
+            cure = f"replace it: ansible-playbook deeplearning.aws.replace -e node={member['instance_id']}"
+            if is_emr:
+                cure = "reboot it, or release it on the node: sudo deeplearning gpus release"
+            problems.append(f"{name} is held: {member['held'] or 'it has not reported why'}; {cure}")
+        load = member["load"] or {"errors": (), "disk_percent": 0}
+        problems += [f"{member['name']}: {error}" for error in load["errors"]]
+        if load["disk_percent"] >= FULL_PERCENT:
+            problems.append(f"{member['name']}: its root disk is {load['disk_percent']} % full")
+    return problems
+
+
+def _stall_problem(
+    run: Mapping[str, Any], members: Sequence[Mapping[str, Any]], is_emr: bool, prices: PriceList
+) -> str:
+    """Report a stalled run with what its machines cost. Their types are AWS's, and not the master's word."""
+    types = {host_name(member["rank"]): str(member["type"]) for member in members if member["rank"]}
+    cost = hourly_of_machines([types.get(name, "") for name in run["nodes"]], is_emr, prices)
+    machines = f"its {len(run['nodes'])} machines cost" if len(run["nodes"]) > 1 else "its machine costs"
+    return (
+        f"Run {run['run_id']} is stalled: {(run['reason'] or 'it reports nothing').rstrip('.')}. Meanwhile {machines} "
+        f"{cost}. To end it: ansible-playbook stop.yml -e run_id={run['run_id']}"
+    )
+
+
+def _replaced(item: Replacement) -> str:
+    return f"{item.machine} was replaced at {item.at} UTC: Auto Scaling took it out of service after {item.reason}"
+
+
+def _template_problems(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+    problems = []
+    for group in owned.of_kind("auto_scaling_group"):
+        versions = seen.templates.get(group.name)
+        if not versions:
+            continue
+        newest, used = versions[max(versions)], group.facts.get("template_version", "")
+        if used.isdecimal() and int(used) != newest.number:
+            problems.append(
+                f"{group.name} launches machines by version {used} of its launch template, and {newest.number} is the "
+                "newest: ansible-playbook site.yml makes it use that"
+            )
+        differing: dict[str, list[str]] = {}
+        for member in members:
+            version = versions.get(int(member["template_version"])) if member["template_version"].isdecimal() else None
+            if member["group"] == group.name and version:
+                differing.setdefault(_difference(version, newest), []).append(member["name"])
+        problems += [
+            f"{join_names(names)}: launched with another {difference} than new machines of {group.name} get. A machine "
+            "keeps it until it is replaced"
+            for difference, names in differing.items()
+            if difference
+        ]
+    return problems
+
+
+def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
+    """Return how two versions of a launch template differ."""
+    keys = sorted(key for key in {*version.data, *newest.data} if version.data.get(key) != newest.data.get(key))
+    values = [
+        f"{key} ({version.data.get(key)}, now {newest.data.get(key)})"
+        if isinstance(version.data.get(key), str) and isinstance(newest.data.get(key), str)
+        else key
+        for key in keys
+    ]
+    return " and ".join(values)
+
+
+def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+    newest = {group: versions[max(versions)].bundle for group, versions in seen.templates.items()}
+    names = [
+        member["name"]
+        for member in members
+        if member["bundle"] and newest.get(member["group"]) and member["bundle"] != newest[member["group"]]
+    ]
+    if not names:
+        return []
+    return [f"{join_names(names)}: configured by an old bundle. ansible-playbook site.yml configures them again"]
+
+
+def _emr_bundle_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """EMR configures nodes that join later by the bundle of the cluster's creation; emr.yml configures all by the
+    newest, the master too."""
+    newest = next((member["bundle"] for member in members if member["role"] == MASTER), "")
+    names = [member["name"] for member in members if newest and member["bundle"] not in (newest, "")]
+    if not names:
+        return []
+    return [
+        f"{join_names(names)}: configured by another bundle than the master. ansible-playbook emr.yml does it again"
+    ]
+
+
+def _image_problems(seen: Observations, now: datetime) -> list[str]:
+    problems = []
+    for image in sorted({versions[max(versions)].image for versions in seen.templates.values()} - {""}):
+        if image not in seen.image_dates:
+            problems.append(
+                f"The image {image} is not available any more, so Auto Scaling can launch no machine: ansible-playbook "
+                "site.yml takes the newest of its family"
+            )
+        elif now - _time(seen.image_dates[image], now) > OLD_IMAGE:
+            problems.append(
+                f"The image {image} was made on {seen.image_dates[image][:10]}, and the cluster keeps it: give the id "
+                "of a newer one as cluster_image, and run site.yml"
+            )
+    return problems
+
+
+def _end_problem(summary: Mapping[str, Any], now: datetime) -> list[str]:
+    """Report an end that is near."""
+    ends = summary.get("ends") or {}
+    if not ends.get("at"):
+        return []
+    left = _time(ends["at"], now) - now
+    if left > END_NEAR:
+        return []
+    minutes = max(0, round(left.total_seconds() / 60))
+    end = f"end in {minutes} minutes ({ends['at']})"
+    if ends.get("reason") == "setup":
+        return [
+            f"Machines that no playbook has met in service {end}: ansible-playbook site.yml tries again, "
+            "ansible-playbook deeplearning.aws.extend sets another end in place of this one"
+        ]
+    if ends.get("reason") == "idle":
+        return [f"The machines {end}, unless something works on them until then"]
+    return [f"The machines {end}: ansible-playbook deeplearning.aws.extend moves that"]
+
+
+# Text
+
+
+def lines(status: Mapping[str, Any]) -> list[str]:
+    """Return problems, members and runs as text."""
+    if not status["members"] and not status["problems"]:
+        return []
+    return [
+        *(f"  Problem: {one_line(problem).rstrip('.')}." for problem in status["problems"]),
+        "",
+        *_indented(_member_rows(status["members"])),
+        *_count_of_hidden(status["members"]),
+        "",
+        *(
+            _indented(_run_rows(status["runs"]))
+            or ["  No runs." if not status["master_problem"] else "  Runs: unknown."]
+        ),
+        "",
+    ]
+
+
+def _shown(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    few = len(members) <= SHOWN_MEMBERS
+    return [member for member in members if few or member["health"] not in READY]
+
+
+def _count_of_hidden(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    hidden = len(members) - len(_shown(members))
+    return [f"  and {hidden} that are ready"] if hidden else []
+
+
+def _member_rows(members: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    rows = [
+        [
+            member["name"],
+            member["instance_id"] if member["rank"] else "",
+            member["address"],
+            member["type"],
+            member["health"] + (f": {member['step']}" if member["step"] else ""),
+            *_load_cells(member["load"]),
+        ]
+        for member in _shown(members)
+    ]
+    header = ["member", "instance", "address", "type", "health", "load", "memory", "disk", "GPUs"]
+    return [header, *rows] if rows else []
+
+
+def _load_cells(load: Mapping[str, Any] | None) -> list[str]:
+    if not load:
+        return ["-"] * 4
+    gpus = load["gpus"]
+    busy, memory = (
+        round(sum(gpu[key] for gpu in gpus) / len(gpus)) if gpus else 0 for key in ("busy_percent", "memory_percent")
+    )
+    return [
+        f"{load['load']:.1f} of {load['processors']}",
+        f"{load['memory_percent']} %",
+        f"{load['disk_percent']} %",
+        f"{len(gpus)}: {busy} % busy, {memory} % memory" if gpus else "-",
+    ]
+
+
+def _run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    rows = [
+        [
+            run["run_id"],
+            run["state"],
+            f"{run['framework']} {run['distribution']}",
+            str(len(run["nodes"])),
+            run_events.progress(run["progress"] or {}, 0) or "-",
+            f"{run['asked_at']} by {run['asked_by']}",
+        ]
+        for run in runs
+    ]
+    return [["run", "state", "framework", "nodes", "progress", "asked at"], *rows] if rows else []
+
+
+def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,0 +1,341 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A cluster's description, as data and as text: pure functions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    ClusterResources,
+    Health,
+    Resource,
+    count_by_kind,
+    is_of_emr,
+    leftovers,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import Costs, billed, cost_so_far, phrase
+
+SCHEMA = 1
+ALL = "all"
+"""Instead of a cluster's name: every cluster in the account and region."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a summary needs in addition to what AWS knows."""
+
+    user: str = ""
+    private_key_file: str = ""
+    hourly: Mapping[str, Any] = field(default_factory=dict)
+    idle_minutes: int = 0
+    next: str = ""
+    failure: str = ""
+    again: str = ""
+    """the options of this command line that every other command needs too"""
+    ssh_config: str = ""
+    """the path of ssh's configuration, which every playbook that logs in writes first"""
+    costs: Costs | None = None
+    """prices and machines, if they were read"""
+
+
+def destroy_command(cluster: str, again: str = "") -> str:
+    return f"ansible-playbook destroy.yml -e destroy={cluster}{again}"
+
+
+def describe(owned: ClusterResources, health: Health, context: Context) -> dict[str, Any]:
+    """Return the summary of a cluster, fit for JSON."""
+    groups = {
+        resource.name.removeprefix(f"{owned.cluster}-"): resource for resource in owned.of_kind("auto_scaling_group")
+    }
+    ssh_group, file_system = owned.find_by_name("security_group", "ssh"), _file_system(owned)
+    targets = [
+        resource
+        for resource in owned.of_kind("mount_target")
+        if file_system and resource.facts["file_system"] == file_system
+    ]
+    context = replace(context, user=context.user or _tagged_user(owned))
+    master = _master(owned, groups)
+    state = "failed" if context.failure else health.state
+    costs = context.costs or Costs(PriceList(owned.region), has_history=False)
+    return {
+        "schema": SCHEMA,
+        "cluster": owned.cluster,
+        "region": owned.region,
+        "account": owned.account,
+        "state": state,
+        "reasons": [context.failure] if context.failure else list(health.why),
+        "clean": not leftovers(owned, keep=True),
+        "machines": {"desired": health.most, "in_service": health.in_service},
+        "groups": {
+            role: {
+                "name": group.name,
+                "desired": group.facts["most"],
+                "in_service": len(group.facts["in_service"]),
+            }
+            for role, group in sorted(groups.items())
+        },
+        "ssh_security_group_id": ssh_group.id if ssh_group else "",
+        "efs": {"file_system_id": file_system, "mount_target_ids": sorted(target.id for target in targets)},
+        "master": master,
+        "user": context.user,
+        "private_key_file": context.private_key_file,
+        "ssh": ssh_command(master, context),
+        "hourly": dict(context.hourly),
+        "billed": billed(owned.current, costs.prices),
+        "cost_so_far": cost_so_far(owned, costs),
+        "ends": scheduled_end(owned, context.idle_minutes),
+        "next": next_command(state, context, emr=is_of_emr(owned)),
+        "destroy": destroy_command(owned.cluster, context.again),
+        "resources": [resource.as_dict() for resource in owned.current],
+    }
+
+
+def _file_system(owned: ClusterResources) -> str:
+    """Return the id of the cluster's own file system, or of the one that it uses."""
+    systems = [resource.id for resource in owned.of_kind("file_system") if resource.ours]
+    targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
+    systems += [str(target.facts["file_system"]) for target in targets if target.ours]
+    return systems[0] if systems else ""
+
+
+def _groups(owned: ClusterResources) -> list[Resource]:
+    return [group for group in owned.of_kind("auto_scaling_group") if group.ours]
+
+
+def _ends(owned: ClusterResources, kind: str) -> list[float]:
+    ends = [group.facts.get("ends", {}) for group in _groups(owned)]
+    return [of_group[kind] for of_group in ends if kind in of_group]
+
+
+def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
+    """Return when AWS ends the machines next, and why."""
+    times = [(at, reason) for kind, reason in _REASONS.items() for at in _ends(owned, kind)]
+    at, reason = min(times, default=(0.0, ""))
+    ttl, setup = (min(_ends(owned, kind), default=0.0) for kind in (TTL, SETUP))
+    return {
+        "at": schema.format_time(at) if at else "",
+        "reason": reason,
+        "idle_minutes": idle_minutes,
+        "ttl_at": schema.format_time(ttl) if ttl else "",
+        "setup_at": schema.format_time(setup) if setup else "",
+    }
+
+
+_REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle", SETUP: "setup"}
+
+
+def end_phrase(owned: ClusterResources) -> str:
+    """Return the scheduled ends as text; empty if there is none."""
+    held = join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
+    hints = {
+        SETUP: f" for {held}, unless a playbook meets one in service there until then (ansible-playbook site.yml)",
+        TTL: " (deeplearning.aws.extend postpones it)",
+        IDLE: ", unless something works until then",
+    }
+    times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
+    return "; ".join(
+        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint
+        for kind, hint in hints.items()
+        if times[kind]
+    )
+
+
+def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
+    """Return the scheduled actions that are not ours, each with the command that deletes it."""
+    actions = [group.facts.get("foreign_actions", {}) for group in _groups(owned)]
+    return [
+        ("scheduled by others", f"{text}. To delete it: ansible-playbook site.yml -e delete_actions={name}")
+        for of_group in actions
+        for name, text in of_group.items()
+    ]
+
+
+def _tagged_user(owned: ClusterResources) -> str:
+    """Return the login user that the cluster's machines are tagged with."""
+    users = [str(instance.facts.get("user", "")) for instance in owned.of_kind("instance") if instance.ours]
+    return next(filter(None, users), "")
+
+
+def _master(owned: ClusterResources, groups: Mapping[str, Resource]) -> dict[str, str]:
+    in_service = list(groups["master"].facts["in_service"]) if "master" in groups else []
+    for cluster in owned.of_kind("emr_cluster"):
+        primaries = {instance.id for instance in owned.of_kind("instance") if instance.facts["is_primary"]}
+        in_service += [instance for instance in cluster.facts["in_service"] if instance in primaries]
+    for instance in owned.of_kind("instance"):
+        if instance.id in in_service:
+            address = owned.find_by_name("address", "master")
+            bound = address is not None and address.facts.get("instance") == instance.id
+            public_ip = str(address.facts["public_ip"]) if address and bound else str(instance.facts["public_ip"])
+            return {
+                "instance_id": instance.id,
+                "public_ip": public_ip,
+                "public_name": str(instance.facts["public_name"]),
+                "private_ip": str(instance.facts["private_ip"]),
+            }
+    return {}
+
+
+def ssh_command(master: Mapping[str, str], context: Context) -> str:
+    """Return the command to log in with, which pins the host keys. Before the first contact its file may be missing."""
+    return f"ssh -F {shlex.quote(context.ssh_config)} {MASTER_ALIAS}" if master and context.ssh_config else ""
+
+
+def next_command(state: str, context: Context, emr: bool = False) -> str:
+    if state in ("ready", "degraded") and context.next:
+        return f"{context.next}{context.again}"
+    source = "emr.yml" if emr else "site.yml"
+    playbook = "status.yml" if state in ("ready", "degraded", "creating") and not context.failure else source
+    return f"ansible-playbook {playbook}{context.again}"
+
+
+_STATES: Mapping[str, str] = {
+    "absent": "does not exist",
+    "creating": "is not complete yet",
+    "ready": "is ready",
+    "degraded": "has fewer machines than requested",
+    # Or as before: a playbook may fail before it has changed anything.
+    "failed": "is not as requested",
+}
+
+
+def summary_lines(
+    summary: Mapping[str, Any], owned: ClusterResources, file: str, details: Sequence[str] = ()
+) -> list[str]:
+    """Return a summary as text. `file`: where it is saved as JSON, if it is. `details`: lines for its middle."""
+    machines, state = summary["machines"], summary["state"]
+    count = f": {machines['in_service']} of {machines['desired']} machines in service" if machines["desired"] else ""
+    region = f"{summary['region']}, account {summary['account']}"
+    lines = [f"Cluster {summary['cluster']} ({region}) {_STATES[state]}{count}."]
+    lines += [f"  {reason}" for reason in summary["reasons"]]
+    rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned)
+    if file:
+        rows.append(("as JSON", file))
+    width = max((len(label) for label, value in rows if value), default=0)
+    return [*lines, *details, *(f"  {label:<{width}}  {value}" for label, value in rows if value)]
+
+
+def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    master, efs = summary["master"], summary["efs"]
+    names = [master.get("instance_id", ""), master.get("public_ip") or master.get("private_ip", "")]
+    names.append(master.get("public_name", ""))
+    groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
+    targets = f", mount target {', '.join(efs['mount_target_ids'])}" if efs["mount_target_ids"] else ""
+    return [
+        ("log in", summary["ssh"]),
+        ("master", ", ".join(name for name in names if name)),
+        ("groups", ", ".join(groups)),
+        ("ssh security group", summary["ssh_security_group_id"]),
+        ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
+        *_cost_rows(summary),
+        ("machines end", end_phrase(owned)),
+        *foreign_action_rows(owned),
+        ("next", summary["next"]),
+        *_removal_rows(summary, owned),
+    ]
+
+
+def _cost_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the costs now and so far. Without machines, what is billed all the same."""
+    items = summary["billed"]
+    if any(item["kind"] == "instance" for item in items):
+        now = ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else phrase(items))
+    else:
+        now = ("still costs", phrase(items) or "nothing")
+    return [now, ("cost so far", so_far_phrase(summary["cost_so_far"]))]
+
+
+def _removal_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    """Return how to end the costs."""
+    rows: list[tuple[str, str]] = []
+    if any(resource.ours for resource in leftovers(owned, keep=True)):
+        rows.append(("to remove it", summary["destroy"]))
+    has_machines = any(item["kind"] == "instance" for item in summary["billed"])
+    if not has_machines and any(resource.ours for resource in owned.of_kind("file_system")):
+        label = "with its file system" if rows else "to remove it"
+        rows.append((label, f"{summary['destroy']} -e cluster_keep_efs=false"))
+    return rows
+
+
+def so_far_phrase(cost: Mapping[str, Any]) -> str:
+    """Return what a cluster has cost as text; empty if nothing was counted."""
+    since = f"{cost['since'][:16].replace('T', ' ')} UTC"
+    return f"{cost['amount']:.2f} {cost['currency']} since {since} ({cost['note']})" if cost["since"] else ""
+
+
+def _size_phrase(size: int | None) -> str:
+    return "" if size is None else f", {size / 2**30:.1f} GiB in use"
+
+
+def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+    own = [resource for resource in leftovers(owned, keep=True) if resource.ours]
+    return [
+        ("existing", ", ".join(count_by_kind(owned.current)) or "nothing"),
+        ("still costs", phrase(summary["billed"]) or "nothing"),
+        ("cost so far", so_far_phrase(summary["cost_so_far"])),
+        ("to continue" if own else "to create it", summary["next"]),
+        *_removal_rows(summary, owned),
+    ]
+
+
+def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str) -> list[str]:
+    """Return what a failure's sentence does not say: the costs, how to continue, how to end it; at most four lines.
+
+    `file`: where the summary is saved, with all lines of the failure.
+    """
+    _existing, (_label, now), (_label, so_far), following, *removal = _failure_rows(summary, owned)
+    rows = [("still costs", f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
+    if len(removal) > 1:
+        rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")
+    if file and any("\n" in reason for reason in summary["reasons"]):
+        rows.append(("details", file))
+    width = max(len(label) for label, _value in rows)
+    return [f"  {label:<{width}}  {value}" for label, value in rows]
+
+
+def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:
+    """Return what each cluster has in AWS as text. `cluster`: a name, or `all`."""
+    existing = [owned for owned in all_resources if owned.current]
+    if not existing:
+        none = "No cluster has" if cluster == ALL else f"The cluster {cluster} has no"
+        return [f"{none} resources in {prices.region}."]
+    return [line for owned in existing for line in _lines_of_one(owned, prices)]
+
+
+def _lines_of_one(owned: ClusterResources, prices: PriceList) -> list[str]:
+    lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
+    for resource in owned.current:
+        state = f", {resource.state}" if resource.state else ""
+        foreign = "" if resource.ours else ", not created by the cluster"
+        lines.append(f"  {resource.describe()}{state}{foreign}")
+    costs = phrase(billed(owned.current, prices))
+    lines.append(f"It costs {costs}." if costs else "It costs nothing.")
+    if leftovers(owned, keep=True):
+        lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")
+    return lines
+
+
+def hourly_phrase(hourly: Mapping[str, Any]) -> str:
+    amount = hourly.get("amount")
+    if not isinstance(amount, (int, float)) or not amount:
+        return "AWS's price for the machines is not known here"
+    least = "" if hourly.get("known", True) else "at least "
+    currency = hourly.get("currency", "USD")
+    return f"{least}{amount:.2f} {currency} an hour with all machines, plus storage and traffic"
+
+
+def write(path: Path, data: Mapping[str, Any]) -> bool:
+    return write_if_changed(str(path), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o600)

@@ -1,0 +1,390 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Poll Auto Scaling groups until they have settled, carry out the decisions of `capacity`, and report progress."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+
+_MACHINE = re.compile(r"\bi-[0-9a-f]+")
+
+RESOLVE_SECONDS = 300.0
+"""The longest time for pending launches to resolve after the wait."""
+
+
+class GroupNotFound(Exception):
+    """A group that is waited for does not exist."""
+
+
+@dataclass
+class CapacityWatch:
+    """One wait for some groups."""
+
+    api: AutoScaling
+    targets: Sequence[capacity.GroupTarget]
+    rules: capacity.WaitRules
+    since: float
+    display: Callable[[str], None]
+    reports: SetupReports | None = None
+    """Of machines that configure themselves."""
+    addresses: Sequence[ElasticAddress] = ()
+    changed: bool = False
+    memories: dict[str, capacity.Memory] = field(default_factory=dict)
+    _groups: dict[str, capacity.ScalingGroup] = field(default_factory=dict)
+
+    def run(self) -> dict[str, Any]:
+        """Wait until all groups have settled, and return the result."""
+        started = self.api.now()
+        verdicts = self._wait(started)
+        failed = capacity.GroupVerdict.FAILED in verdicts.values()
+        # Read before the groups are restored: AWS's messages are those of the failed launches, and machines that are
+        # abandoned then have not failed.
+        self._read_consoles()
+        missing, in_service = self._missing(), self._in_service()
+        if failed:
+            self._report_reasons(missing)
+            self._reach({target.name: capacity.Goal(self.memories[target.name].before) for target in self.targets})
+        elif capacity.GroupVerdict.SHORT in verdicts.values():
+            self._reach(
+                {name: capacity.Goal() for name, verdict in verdicts.items() if verdict is capacity.GroupVerdict.SHORT}
+            )
+        self._describe(None)
+        if not failed:
+            if self._in_service() != in_service:
+                # The last ones came while launches were suspended.
+                missing = self._missing()
+            self._report_reasons(missing)
+        outcome = "failed" if failed else "degraded" if missing else "full"
+        return self._result(outcome, missing, self.api.now() - started)
+
+    def _missing(self) -> list[capacity.MissingMachines]:
+        return [
+            missing for target in self.targets for missing in capacity.missing_of(self._groups[target.name], target)
+        ]
+
+    def _in_service(self) -> int:
+        return sum(self._groups[target.name].in_service for target in self.targets)
+
+    def _wait(self, started: float) -> dict[str, capacity.GroupVerdict]:
+        progress = ProgressPrinter(self.display, self.api.now)
+        verdicts: dict[str, capacity.GroupVerdict] = {}
+
+        def poll() -> bool | None:
+            self._describe(self._short())
+            associated = self._associate()
+            now = self.api.now()
+            for name, group in self._groups.items():
+                self.memories[name] = capacity.remember(self.memories.get(name), group, now)
+            for target in self.targets:
+                group, memory = self._groups[target.name], self.memories[target.name]
+                verdicts[target.name] = capacity.judge(group, target, memory, self.rules, now)
+            self._report(progress, started, now)
+            if capacity.GroupVerdict.FAILED in verdicts.values():
+                return True
+            acted = self._act(verdicts, now)
+            done = associated and not acted and capacity.GroupVerdict.WAIT not in verdicts.values()
+            return True if done else None
+
+        self._until(poll, self.rules.deadline - self.api.now())
+        return verdicts
+
+    def _until(self, poll: Callable[[], bool | None], seconds: float) -> None:
+        until(poll, seconds, state=self._state, now=self.api.now, pause=self.api.pause)
+
+    def _state(self) -> object:
+        return {
+            name: (group.in_service, group.launching, len(group.failures), group.desired, group.launch_suspended)
+            for name, group in self._groups.items()
+        }
+
+    def _short(self) -> frozenset[str] | None:
+        """Return the groups whose launches matter: at the first poll, all."""
+        if not self.memories:
+            return None
+        desired = {target.name: target.desired for target in self.targets}
+        return frozenset(name for name, memory in self.memories.items() if memory.most < desired[name])
+
+    def _act(self, verdicts: Mapping[str, capacity.GroupVerdict], now: float) -> bool:
+        acted = False
+        for target in self.targets:
+            outdated = self._groups[target.name].outdated(self.rules.bundle)
+            for machine in outdated:
+                self.api.abandon(target.name, machine.id)
+            if outdated:
+                acted = self.changed = True
+            if verdicts[target.name] is capacity.GroupVerdict.RESUME:
+                self.api.resume(target.name)
+            elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
+                self.api.set_desired(target.name, target.desired)
+                self.memories[target.name] = replace(self.memories[target.name], requested=now)
+            else:
+                continue
+            acted = self.changed = True
+        return acted
+
+    def _associate(self) -> bool:
+        """Associate the addresses with the machines of their groups. Return whether all are."""
+        associated = True
+        for address in self.addresses:
+            machines = [
+                machine.id
+                for machine in self._groups[address.group].machines
+                if machine.healthy and not machine.is_ending
+            ]
+            self.changed |= address.associate(machines)
+            associated &= address.is_associated(machines)
+        return associated
+
+    def _read_consoles(self) -> None:
+        """Read the consoles of some machines that have not reported."""
+        if self.reports is None:
+            return
+        for name, group in self._groups.items():
+            silent = [machine for machine in capacity.unconfigured(group) if machine not in group.setups]
+            consoles = {
+                machine: capacity.NodeSetup(log=self.reports.console(machine))
+                for machine in silent[: capacity.MOST_DETAILS]
+            }
+            self._groups[name] = replace(group, setups={**group.setups, **consoles})
+
+    def _reach(self, goals: Mapping[str, capacity.Goal]) -> None:
+        """Take all groups to their goals at once. In the end none of them has its launches suspended."""
+        deadline = self.api.now() + RESOLVE_SECONDS
+
+        def poll() -> bool | None:
+            self._describe(frozenset(goals))
+            is_late = self.api.now() >= deadline
+            steps = {
+                name: capacity.next_step(self._groups[name], goal, patient=not is_late) for name, goal in goals.items()
+            }
+            for name, step in steps.items():
+                self._do(name, step)
+            actions = {step.action for step in steps.values()}
+            if is_late and actions <= {capacity.GroupAction.WAIT, capacity.GroupAction.DONE}:
+                # What is ending ends without us.
+                for name, group in self._groups.items():
+                    if group.launch_suspended:
+                        self.api.resume(name)
+                return True
+            return True if actions == {capacity.GroupAction.DONE} else None
+
+        self._until(poll, math.inf)
+
+    def _do(self, name: str, step: capacity.Step) -> None:
+        if step.action in (capacity.GroupAction.WAIT, capacity.GroupAction.DONE):
+            return
+        self.changed = True
+        if step.action is capacity.GroupAction.SUSPEND:
+            self.api.suspend(name)
+        elif step.action is capacity.GroupAction.SET_DESIRED:
+            self.api.set_desired(name, step.number)
+        elif step.action is capacity.GroupAction.RESUME:
+            self.api.resume(name)
+        elif step.action is capacity.GroupAction.ABANDON:
+            for machine in step.machines:
+                self.api.abandon(name, machine)
+        else:
+            for machine in step.machines:
+                self.api.terminate(machine)
+
+    def _describe(self, detailed: frozenset[str] | None) -> None:
+        names = [target.name for target in self.targets]
+        self._groups = self.api.describe(names, self.since, detailed)
+        missing = [name for name in names if name not in self._groups]
+        if missing:
+            raise GroupNotFound(
+                f"There is no Auto Scaling group {' and no '.join(missing)}: run site.yml, which makes what is missing."
+            )
+        if self.reports:
+            self._groups = self.reports.add_to(self._groups)
+
+    def _report(self, progress: ProgressPrinter, started: float, now: float) -> None:
+        """Report each change, and nothing if all machines are in service at the first poll."""
+        short = any(self._groups[target.name].in_service < target.desired for target in self.targets)
+        if short or progress.has_reported:
+            words = (
+                f"{target.name} {capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)}"
+                for target in self.targets
+            )
+            # Not the time that is left: all take it for an estimate.
+            limit = capacity.clock(round(self.rules.deadline - started))
+            progress.report("; ".join(words), f", {capacity.clock(now - started)}, gives up after {limit}")
+
+    def _report_reasons(self, missing: Sequence[capacity.MissingMachines]) -> None:
+        for machines in missing:
+            self.display("\n".join([capacity.explain(machines), *machines.details]))
+
+    def _result(self, outcome: str, missing: Sequence[capacity.MissingMachines], seconds: float) -> dict[str, Any]:
+        groups = self._groups
+        shown = {
+            target.name: {
+                "desired": target.desired,
+                "in_service": groups[target.name].in_service,
+                "instances": sorted(groups[target.name].serving),
+            }
+            for target in self.targets
+        }
+        words = [f"{name} {group['in_service']}/{group['desired']} in service" for name, group in shown.items()]
+        in_service = self._in_service()
+        if outcome == "failed":
+            words.append(
+                f"{in_service} that ran before this are left running" if in_service else "no machine is left running"
+            )
+        return {
+            "changed": self.changed,
+            "failed": outcome == "failed",
+            "outcome": outcome,
+            "groups": shown,
+            "desired": sum(target.desired for target in self.targets),
+            "in_service": in_service,
+            "missing": [
+                {**asdict(machines), "why": str(machines.why), "explained": capacity.explain(machines)}
+                for machines in missing
+            ],
+            "elsewhere": outcome == "failed" and capacity.elsewhere(missing),
+            "waited_seconds": round(seconds, 1),
+            "msg": "\n".join(
+                [
+                    ". ".join([*(capacity.explain(item) for item in missing), ", ".join(words)]) + ".",
+                    *(line for item in missing for line in item.details),
+                ]
+            ),
+        }
+
+
+class AutoScaling:
+    """The groups of one region, over boto3."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self._ahead: float | None = None
+        aws.client("autoscaling").meta.events.register("after-call.autoscaling", self._note_time)
+
+    def _note_time(self, http_response: Any = None, **_: Any) -> None:
+        """Note how far AWS's clock is ahead of ours: activities have AWS's time."""
+        date = getattr(http_response, "headers", {}).get("date")
+        if date and self._ahead is None:
+            self._ahead = parsedate_to_datetime(date).timestamp() - int(time.time())
+
+    def now(self) -> float:
+        return time.time() + (self._ahead or 0.0)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def describe(
+        self, names: Sequence[str], since: float, detailed: frozenset[str] | None
+    ) -> dict[str, capacity.ScalingGroup]:
+        groups = self._aws.pages(
+            "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", AutoScalingGroupNames=list(names)
+        )
+        observed = {}
+        for group in groups:
+            name = str(group["AutoScalingGroupName"])
+            if group.get("Status"):
+                continue  # it is being deleted
+            needs_attempts = detailed is None or name in detailed
+            observed[name] = group_of(group, self._attempts(name, since) if needs_attempts else ())
+        return observed
+
+    def _attempts(self, name: str, since: float) -> list[capacity.LaunchAttempt]:
+        # The header that clocks are compared by is in whole seconds.
+        since += (self._ahead or 0.0) - 2
+        listed: list[Any] = []
+        token: dict[str, str] = {}
+        while True:
+            answer = self._aws.call(
+                "autoscaling", "describe_scaling_activities", AutoScalingGroupName=name, MaxRecords=100, **token
+            )
+            page = answer.get("Activities") or []
+            listed += page
+            token = {"NextToken": answer["NextToken"]} if answer.get("NextToken") else {}
+            if not token or page[-1]["StartTime"].timestamp() < since:
+                return attempts_of(listed, since)
+
+    def set_desired(self, name: str, number: int) -> None:
+        self._aws.call(
+            "autoscaling",
+            "set_desired_capacity",
+            AutoScalingGroupName=name,
+            DesiredCapacity=number,
+            HonorCooldown=False,
+        )
+
+    def suspend(self, name: str) -> None:
+        self._aws.call("autoscaling", "suspend_processes", AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+
+    def resume(self, name: str) -> None:
+        self._aws.call("autoscaling", "resume_processes", AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+
+    def abandon(self, name: str, machine: str) -> None:
+        """Terminate a machine that the launch hook holds. It may have ended the lifecycle action itself."""
+        self._aws.find(
+            "autoscaling",
+            "complete_lifecycle_action",
+            ("ValidationError",),
+            AutoScalingGroupName=name,
+            LifecycleHookName=HOOK,
+            InstanceId=machine,
+            LifecycleActionResult="ABANDON",
+        )
+
+    def terminate(self, machine: str) -> None:
+        self._aws.call(
+            "autoscaling",
+            "terminate_instance_in_auto_scaling_group",
+            InstanceId=machine,
+            ShouldDecrementDesiredCapacity=True,
+        )
+
+
+def group_of(shown: Mapping[str, Any], attempts: Sequence[capacity.LaunchAttempt]) -> capacity.ScalingGroup:
+    machines = [
+        capacity.GroupInstance(
+            str(item["InstanceId"]), str(item["LifecycleState"]), item.get("HealthStatus") == "Healthy"
+        )
+        for item in shown.get("Instances") or ()
+    ]
+    return capacity.ScalingGroup(
+        name=str(shown["AutoScalingGroupName"]),
+        desired=int(shown["DesiredCapacity"]),
+        machines=machines,
+        suspended=frozenset(str(item["ProcessName"]) for item in shown.get("SuspendedProcesses") or ()),
+        attempts=attempts,
+        placement_group=str(shown.get("PlacementGroup") or ""),
+    )
+
+
+def attempts_of(activities: Sequence[Mapping[str, Any]], since: float) -> list[capacity.LaunchAttempt]:
+    """Return the launches among activities, the newest first, without those that ended and began before `since`."""
+    attempts = []
+    for item in activities:
+        description = str(item.get("Description", ""))
+        if not description.startswith("Launching"):
+            continue
+        ended = item.get("EndTime")
+        attempt = capacity.LaunchAttempt(
+            id=str(item["ActivityId"]),
+            status=str(item["StatusCode"]),
+            started=item["StartTime"].timestamp(),
+            message=" ".join(str(item.get("StatusMessage") or "").split()),
+            ended=ended.timestamp() if ended else None,
+            machine="".join(_MACHINE.findall(description)[:1]),
+        )
+        if attempt.started >= since or attempt.is_running:
+            attempts.append(attempt)
+    return attempts

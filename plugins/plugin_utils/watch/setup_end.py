@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The scheduled end of machines of which none has ever been in service: docs/decisions/011-money-guard.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import ScalingGroup
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import group_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+
+
+def delete_if_in_service(aws: Aws, cluster: str, warn: Callable[[str], None]) -> bool:
+    """Delete the end of the setup if a member is in service. Return whether there was one to delete.
+
+    A group with no machine in service keeps its end while it holds machines that could not configure themselves.
+    """
+    deleted = False
+    try:
+        for group in _groups_to_keep(aws, cluster):
+            name = Names(cluster).of(SETUP)
+            aws.call("autoscaling", "delete_scheduled_action", AutoScalingGroupName=group, ScheduledActionName=name)
+            deleted = True
+    except AwsError as error:
+        # Who only trains may not be allowed to.
+        warn(f"It is not certain that the machines stay: the end of the setup was not deleted. {error}")
+    return deleted
+
+
+def _groups_to_keep(aws: Aws, cluster: str) -> Iterator[str]:
+    """Yield the groups whose end is to be deleted, those with a member in service first."""
+    names = Names(cluster)
+    actions = aws.pages(
+        "autoscaling",
+        "describe_scheduled_actions",
+        "ScheduledUpdateGroupActions",
+        ScheduledActionNames=[names.of(SETUP)],
+    )
+    with_end = {str(action["AutoScalingGroupName"]) for action in actions}
+    if not with_end & set(names.groups.values()):
+        return
+    listed = aws.pages(
+        "autoscaling",
+        "describe_auto_scaling_groups",
+        "AutoScalingGroups",
+        AutoScalingGroupNames=list(names.groups.values()),
+    )
+    groups = sorted((group_of(item, ()) for item in listed), key=_is_in_service, reverse=True)
+    if any(_is_in_service(group) for group in groups):
+        yield from (group.name for group in groups if group.name in with_end and not _has_failed(aws, cluster, group))
+
+
+def _is_in_service(group: ScalingGroup) -> bool:
+    return any(machine.state == "InService" for machine in group.machines)
+
+
+def _has_failed(aws: Aws, cluster: str, group: ScalingGroup) -> bool:
+    """Return whether a group has no machine in service, and one that could not configure itself and holds its place."""
+    held = [machine.id for machine in group.machines if machine.is_held]
+    if _is_in_service(group) or not held:
+        return False
+    names = Names(cluster, aws.account, aws.region)
+    role = next(role for role, name in names.groups.items() if name == group.name)
+    role_id = str(aws.call("iam", "get_role", RoleName=names.identity(role))["Role"]["RoleId"])
+    setups = SetupReports(aws, names.bucket, aws.account, {group.name: role_id}).read({group.name: held})
+    return bool(replace(group, setups=setups).failed_setups)

@@ -1,0 +1,348 @@
+"""The summary of a cluster, as data and as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    DEAD,
+    ClusterResources,
+    Health,
+    Resource,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import Costs
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import (
+    Context,
+    describe,
+    destroy_command,
+    failure_lines,
+    hourly_phrase,
+    next_command,
+    resource_lines,
+    summary_lines,
+    write,
+)
+
+from tests.unit.prices import LIST
+
+INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
+MASTER = Resource("auto_scaling_group", "c-master", "c-master", facts={"most": 1, "in_service": ["i-1"]})
+WORKERS = Resource("auto_scaling_group", "c-workers", "c-workers", facts={"most": 2, "in_service": ["i-2"]})
+ESTATE = ClusterResources(
+    "c",
+    "123456789012",
+    "us-east-1",
+    [
+        MASTER,
+        WORKERS,
+        Resource("instance", "i-1", "c-master", "running", facts=INSTANCE),
+        Resource("instance", "i-2", "c-worker", "running", facts={}),
+        Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-1"}),
+        Resource("nat_gateway", "nat-1", "c-nat", "available"),
+        Resource("security_group", "sg-1", "c-ssh"),
+        Resource("file_system", "fs-1", "c-efs", "available"),
+        Resource("mount_target", "fsmt-1", facts={"file_system": "fs-1"}),
+    ],
+)
+HEALTH = Health("degraded", 3, 2, ["AWS has no capacity for 1 of c-workers."])
+CONTEXT = Context(
+    "ubuntu",
+    "~/my key",
+    {"amount": 3.018, "currency": "USD", "known": True},
+    ssh_config="/a folder/c.ssh_config",
+)
+
+
+def test_all_that_the_next_command_needs_is_in_the_data() -> None:
+    summary = describe(ESTATE, HEALTH, CONTEXT)
+    assert summary["state"] == "degraded"
+    assert summary["machines"] == {"desired": 3, "in_service": 2}
+    assert summary["groups"]["workers"] == {"name": "c-workers", "desired": 2, "in_service": 1}
+    assert summary["master"]["public_ip"] == "198.51.100.7", "the address that stays, not the one of the launch"
+    assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
+    assert summary["ssh_security_group_id"] == "sg-1"
+    assert summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": ["fsmt-1"]}
+    assert summary["destroy"] == "ansible-playbook destroy.yml -e destroy=c"
+    json.dumps(summary)
+
+
+def test_the_command_to_log_in_is_always_the_documented_one() -> None:
+    """Also before the first contact: with host keys of the API, and the agent forwarded to members only."""
+    page = (Path(__file__).resolve().parents[4] / "docs/logging-in.md").read_text(encoding="utf-8")
+    shown = describe(ESTATE, HEALTH, replace(CONTEXT, ssh_config=".deeplearning/red.ssh_config"))["ssh"]
+    assert shown in page
+
+
+def test_it_reads_well() -> None:
+    lines = summary_lines(describe(ESTATE, HEALTH, CONTEXT), ESTATE, "c.json")
+    assert lines[0] == (
+        "Cluster c (us-east-1, account 123456789012) has fewer machines than requested: 2 of 3 machines in service."
+    )
+    assert lines[1] == "  AWS has no capacity for 1 of c-workers."
+    assert "  costs               3.02 USD an hour with all machines, plus storage and traffic" in lines
+    assert "  groups              c-master (1 of 1), c-workers (1 of 2)" in lines
+
+
+def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
+    def ends(at: dict[str, float]) -> ClusterResources:
+        group = replace(MASTER, facts={**MASTER.facts, "ends": at})
+        return replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
+
+    both = ends({"ttl": 1_800_003_600.0, "idle": 1_800_000_000.0})
+    summary = describe(both, HEALTH, replace(CONTEXT, idle_minutes=60))
+    assert summary["ends"] == {
+        "at": "2027-01-15T08:00:00Z",
+        "reason": "idle",
+        "idle_minutes": 60,
+        "ttl_at": "2027-01-15T09:00:00Z",
+        "setup_at": "",
+    }
+    (line,) = [line for line in summary_lines(summary, both, "") if "machines end" in line]
+    assert line.split("  ")[-1] == (
+        "2027-01-15 09:00 UTC (deeplearning.aws.extend postpones it); 2027-01-15 08:00 UTC, unless something works "
+        "until then"
+    )
+    setup = ends({"setup": 1_800_000_000.0, "ttl": 1_800_003_600.0})
+    summary = describe(setup, HEALTH, CONTEXT)
+    assert [summary["ends"][key] for key in ("reason", "at", "setup_at")] == ["setup", *["2027-01-15T08:00:00Z"] * 2]
+    (line,) = [line for line in summary_lines(summary, setup, "") if "machines end" in line]
+    assert line.split("  ")[-1] == (
+        "2027-01-15 08:00 UTC for c-master, unless a playbook meets one in service there until then (ansible-playbook "
+        "site.yml); 2027-01-15 09:00 UTC (deeplearning.aws.extend postpones it)"
+    )
+    ttl = describe(ends({"ttl": 1_800_003_600.0}), HEALTH, CONTEXT)["ends"]
+    assert (ttl["at"], ttl["reason"]) == ("2027-01-15T09:00:00Z", "cluster_ttl_hours")
+    never = {"at": "", "reason": "", "idle_minutes": 0, "ttl_at": "", "setup_at": ""}
+    assert describe(ESTATE, HEALTH, CONTEXT)["ends"] == never
+
+
+def test_what_others_have_scheduled_is_named_with_the_command_that_deletes_it() -> None:
+    group = replace(MASTER, facts={**MASTER.facts, "foreign_actions": {"zz": "c-master has zz"}})
+    owned = replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
+    lines = summary_lines(describe(owned, HEALTH, CONTEXT), owned, "")
+    command = "ansible-playbook site.yml -e delete_actions=zz"
+    assert f"  scheduled by others  c-master has zz. To delete it: {command}" in lines
+
+
+def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
+    machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
+    foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})
+    owned = replace(ESTATE, resources=[foreign, machine, MASTER, WORKERS])
+    summary = describe(owned, HEALTH, Context())
+    assert summary["user"] == "admin"
+    assert "  costs         2 instances (by the second)" in summary_lines(summary, owned, "")
+    assert describe(owned, HEALTH, CONTEXT)["user"] == "ubuntu"
+
+
+def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence_again() -> None:
+    context = Context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
+    summary = describe(ESTATE, HEALTH, context)
+    assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
+    assert failure_lines(summary, ESTATE, "/c.json") == [
+        "  still costs   at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address (0.005), "
+        "1 NAT gateway (0.045), 1 file system (0.00)",
+        "  to continue   ansible-playbook site.yml -e cluster_name=c",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+    ]
+
+
+def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
+    kept = [Resource("file_system", "fs-1", "c-efs"), Resource("vpc", "vpc-1")]
+    owned = ClusterResources("c", "123456789012", "us-east-1", kept)
+    summary = describe(owned, HEALTH, Context(failure="It failed.\nan end of a log", costs=Costs(LIST)))
+    summary["cost_so_far"] = {"since": "2026-11-23T04:00:00Z", "amount": 1, "currency": "USD", "note": "so much"}
+    assert failure_lines(summary, owned, "/c.json") == [
+        "  still costs   0.00 USD an hour: 1 file system (0.00); so far 1.00 USD since 2026-11-23 04:00 UTC (so much)",
+        "  to continue   ansible-playbook site.yml",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c (with its file system: -e cluster_keep_efs=false)",
+        "  details       /c.json",
+    ]
+    nothing = replace(owned, resources=[])
+    assert failure_lines(describe(nothing, HEALTH, Context(failure="It failed.")), nothing, "") == [
+        "  still costs   nothing",
+        "  to create it  ansible-playbook site.yml",
+    ]
+
+
+def test_no_removal_is_suggested_if_nothing_exists() -> None:
+    empty = ClusterResources("c", "123456789012", "us-east-1")
+    lines = summary_lines(describe(empty, Health("absent", 0, 0), Context()), empty, "")
+    assert lines[0] == "Cluster c (us-east-1, account 123456789012) does not exist."
+    assert not any("destroy" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("hourly", "words"),
+    [
+        ({}, "AWS's price for the machines is not known here"),
+        ({"amount": 2, "known": False}, "at least 2.00 USD an hour with all machines, plus storage and traffic"),
+    ],
+)
+def test_the_price_is_printed_as_far_as_it_is_known(hourly: dict[str, Any], words: str) -> None:
+    assert hourly_phrase(hourly) == words
+
+
+def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "c.json"
+    data = describe(ESTATE, HEALTH, CONTEXT)
+    assert write(file, data)
+    assert not write(file, data)
+    assert json.loads(file.read_text()) == data
+    assert [path.name for path in file.parent.iterdir()] == ["c.json"]
+
+
+def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
+    empty = ClusterResources("d", "123456789012", "us-east-1")
+    lines = resource_lines("all", LIST, [ESTATE, empty])
+    assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
+    assert "  NAT gateway nat-1 (c-nat), available" in lines
+    assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
+    assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
+    assert resource_lines("all", LIST, [empty]) == ["No cluster has resources in us-east-1."]
+    assert resource_lines("d", LIST, [empty]) == ["The cluster d has no resources in us-east-1."]
+
+
+def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
+    context = replace(CONTEXT, next="ansible-playbook train.yml", again=" -e cluster_name=c", private_key_file="")
+    summary = describe(ESTATE, Health("ready", 3, 3), context)
+    summary["efs"]["bytes"] = 3 << 29
+    summary["cost_so_far"] = {
+        "since": "2026-11-23T04:00:00Z",
+        "amount": 1.005,
+        "currency": "USD",
+        "note": "without traffic",
+    }
+    assert summary_lines(summary, ESTATE, "/c.json", ["", "  details", ""]) == [
+        "Cluster c (us-east-1, account 123456789012) is ready: 3 of 3 machines in service.",
+        "",
+        "  details",
+        "",
+        "  log in              ssh -F '/a folder/c.ssh_config' deeplearning-master",
+        "  master              i-1, 198.51.100.7, " + INSTANCE["public_name"],
+        "  groups              c-master (1 of 1), c-workers (1 of 2)",
+        "  ssh security group  sg-1",
+        "  file system         fs-1, 1.5 GiB in use, mount target fsmt-1",
+        "  costs               3.02 USD an hour with all machines, plus storage and traffic",
+        "  cost so far         1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
+        "  next                ansible-playbook train.yml -e cluster_name=c",
+        "  to remove it        ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+        "  as JSON             /c.json",
+    ]
+    assert (summary["schema"], summary["cluster"], summary["clean"]) == (1, "c", False)
+    assert [resource["id"] for resource in summary["resources"]] == [resource.id for resource in ESTATE.resources]
+
+
+def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
+    kept = ClusterResources("c", "123456789012", "us-east-1", [Resource("file_system", "fs-1", "c-efs")])
+    summary = describe(kept, Health("absent", 0, 0), Context(costs=Costs(LIST)))
+    assert summary["clean"] and summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": []}
+    assert (summary["master"], summary["ssh"], summary["ssh_security_group_id"]) == ({}, "", "")
+    assert summary_lines(summary, kept, "") == [
+        "Cluster c (us-east-1, account 123456789012) does not exist.",
+        "  existing      1 file system",
+        "  still costs   0.00 USD an hour: 1 file system (0.00)",
+        "  to create it  ansible-playbook site.yml",
+        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+    ]
+    network = replace(kept, resources=[*kept.resources, Resource("vpc", "vpc-1")])
+    lines = summary_lines(describe(network, Health("creating", 0, 0), Context(costs=Costs(LIST))), network, "")
+    assert lines[-2:] == [
+        "  to remove it          ansible-playbook destroy.yml -e destroy=c",
+        "  with its file system  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+    ]
+    assert "  still costs           0.00 USD an hour: 1 file system (0.00)" in lines
+    foreign = replace(kept, resources=[Resource("vpc", "vpc-1", ours=False)])
+    assert not any("destroy" in line for line in summary_lines(describe(foreign, HEALTH, Context()), foreign, ""))
+
+
+def test_the_file_system_is_ours_before_it_is_anothers_that_we_use() -> None:
+    theirs = Resource("file_system", "fs-0", ours=False)
+    target = Resource("mount_target", "fsmt-2", facts={"file_system": "fs-2"})
+    access = Resource("mount_target_access", "fsmt-3", facts={"file_system": "fs-3"})
+    other = Resource("mount_target", "fsmt-4", ours=False, facts={"file_system": "fs-4"})
+
+    def system(*resources: Resource) -> tuple[str, list[str]]:
+        owned = ClusterResources("c", "123456789012", "us-east-1", resources)
+        efs = describe(owned, HEALTH, Context())["efs"]
+        return efs["file_system_id"], efs["mount_target_ids"]
+
+    assert system(theirs, target) == ("fs-2", ["fsmt-2"])
+    assert system(theirs, access) == ("fs-3", [])
+    assert system(theirs, other) == ("", [])
+    assert system(target, Resource("file_system", "fs-1")) == ("fs-1", [])
+
+
+def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None:
+    machine = Resource(
+        "instance", "i-1", facts={**INSTANCE, "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
+    )
+    owned = replace(ESTATE, resources=[machine, MASTER, WORKERS])
+    summary = describe(owned, HEALTH, CONTEXT)
+    assert summary["master"] == {"instance_id": "i-1", "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
+    assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
+    assert any(line.split() == ["master", "i-1,", "10.0.0.9"] for line in summary_lines(summary, owned, ""))
+    # An address that another machine has does not count.
+    moved = Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-9"})
+    elsewhere = replace(owned, resources=[*owned.resources, moved])
+    assert describe(elsewhere, HEALTH, CONTEXT)["master"]["public_ip"] == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "context", "emr", "command"),
+    [
+        ("ready", Context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
+        ("degraded", Context(next="do it"), True, "do it"),
+        ("creating", Context(next="do it"), False, "ansible-playbook status.yml"),
+        ("ready", Context(again=" -e a=b"), False, "ansible-playbook status.yml -e a=b"),
+        ("ready", Context(failure="It broke."), False, "ansible-playbook site.yml"),
+        ("failed", Context(next="do it"), False, "ansible-playbook site.yml"),
+        ("absent", Context(), True, "ansible-playbook emr.yml"),
+    ],
+)
+def test_the_next_command_follows_from_the_state(state: str, context: Context, emr: bool, command: str) -> None:
+    assert next_command(state, context, emr) == command
+
+
+@pytest.mark.parametrize(
+    ("hourly", "words"),
+    [
+        ({"amount": "2"}, "AWS's price for the machines is not known here"),
+        ({"amount": 0}, "AWS's price for the machines is not known here"),
+        (
+            {"amount": 1.555, "currency": "EUR"},
+            "1.55 EUR an hour with all machines, plus storage and traffic",
+        ),
+    ],
+)
+def test_a_price_may_be_missing_or_in_another_currency(hourly: dict[str, Any], words: str) -> None:
+    assert hourly_phrase(hourly) == words
+
+
+def test_resources_of_others_and_states_are_in_the_list() -> None:
+    resources = [
+        Resource("instance", "i-1", "c-worker", "terminated", phase=DEAD),
+        Resource("vpc", "vpc-1", ours=False, state="available"),
+        Resource("image", "ami-1"),
+    ]
+    owned = ClusterResources("c", "123456789012", "us-east-1", resources)
+    assert resource_lines("c", LIST, [owned]) == [
+        "The cluster c (us-east-1, account 123456789012) has:",
+        "  VPC vpc-1, available, not created by the cluster",
+        "  image ami-1",
+        "It costs nothing.",
+        "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+    ]
+    only_image = replace(owned, resources=resources[2:])
+    assert resource_lines("c", LIST, [only_image])[-1] == "It costs nothing."
+    empty = replace(owned, resources=resources[:1])
+    assert resource_lines("c", LIST, [empty]) == ["The cluster c has no resources in us-east-1."]
+    assert resource_lines("all", LIST, []) == ["No cluster has resources in us-east-1."]
+
+
+def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:
+    assert destroy_command("red") == "ansible-playbook destroy.yml -e destroy=red"
+    assert destroy_command("red", " -e a=b") == "ansible-playbook destroy.yml -e destroy=red -e a=b"
