@@ -77,7 +77,7 @@ def test_each_group_has_help(group: str) -> None:
 
 def test_a_tick_without_work_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from deeplearning import cli; from deeplearning.members import cli as members;"
+        "import sys; from deeplearning import cli; from deeplearning.upkeep import cli as members;"
         "members.is_unchanged();"
         "print([name for name in ('json', 're', 'argparse', 'dataclasses', 'botocore') if name in sys.modules])"
     )
