@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,20 @@ ROUNDS = 3
 
 
 def pack(folder: Path) -> Path:
+    """As many archives as nodes: each is unpacked by one."""
     made = random.Random(0)
     folder.mkdir()
-    with tarfile.open(folder / "small.tar", "w") as archive:
-        for number in range(FILES):
-            info = tarfile.TarInfo(f"{number % 100:02}/{number:06}.jpg")
-            info.size = made.randrange(LARGEST)
-            archive.addfile(info, io.BytesIO(made.randbytes(info.size)))
+    for part in range(max(NODES)):
+        with tarfile.open(folder / f"{part}.tar", "w") as archive:
+            add_files(archive, made, range(part, FILES, max(NODES)))
     return folder
+
+
+def add_files(archive: tarfile.TarFile, made: random.Random, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        info = tarfile.TarInfo(f"{number % 100:02}/{number:06}.jpg")
+        info.size = made.randrange(LARGEST)
+        archive.addfile(info, io.BytesIO(made.randbytes(info.size)))
 
 
 def played(cluster: Cluster, *words: str, **extra: Any) -> tuple[float, int]:

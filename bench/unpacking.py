@@ -1,8 +1,7 @@
-"""What a node needs to unpack and to fetch data sets. No machines: the node's own code runs in this program.
+"""What a node needs to fetch data sets and to unpack them. No machines: the node's own code runs in this program.
 
-Unpacking, by the number of nodes: processor seconds and files of each, from a folder instead of the bucket. Fetching:
-from the local cloud's S3, where each answer comes as late and as slowly as S3's do, but for the scale of both. One
-request at a time, as nodes did it before, and as many as they make now.
+It fetches from the local cloud's S3, where each answer comes as late and as slowly as S3's do, but for the scale of
+both. One request at a time, as nodes did it before, and as many as they make now.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import sys
 import tarfile
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -33,17 +31,13 @@ from deeplearning import aws  # noqa: E402
 from deeplearning.contract.datasets import DatasetFile  # noqa: E402
 from deeplearning.contract.manifest import build  # noqa: E402
 from deeplearning.data import objects, ranged_reader  # noqa: E402
-from deeplearning.data.extract import UnpackFolder, finish, unpack  # noqa: E402
+from deeplearning.data.extract import UnpackFolder, unpack  # noqa: E402
 from deeplearning.data.ranged_reader import Source  # noqa: E402
 from deeplearning.data.sources import Progress  # noqa: E402
 from report import Row, write  # noqa: E402
 
 from localcloud.endpoint import front  # noqa: E402
 from tests.account import kit  # noqa: E402
-
-FILES, LARGEST = 4_000, 60_000
-NODES = (1, 2, 4, 8)
-ROUNDS = 5
 
 SCALE = 20
 """Two cores cannot serve what S3 does. So a connection is so many times slower, and the pieces are smaller."""
@@ -52,39 +46,6 @@ CONNECTION_RATE = 90e6 / SCALE
 LARGE_FILES, LARGE_FILE = 32, 2 << 20
 FETCHES = 3
 UNLIMITED_FILES = 128
-
-
-def pack(folder: Path) -> None:
-    """A tar and a zip with the same files, staged."""
-    made = random.Random(0)
-    folder.mkdir()
-    with tarfile.open(folder / "a.tar", "w") as packed, zipfile.ZipFile(folder / "b.zip", "w") as zipped:
-        for number in range(FILES):
-            info = tarfile.TarInfo(f"{number % 100:02}/{number:06}.jpg")
-            info.size = made.randrange(LARGEST)
-            content = made.randbytes(info.size)
-            packed.addfile(info, io.BytesIO(content))
-            zipped.writestr(f"zip/{info.name}", content)
-    parts = [DatasetFile(name) for name in ("a.tar", "b.zip")]
-    files = {part.name: (folder / part.name).read_bytes() for part in parts}
-    contents = {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
-    (folder / "manifest.json").write_text(json.dumps(build("small", parts, contents, {})))
-
-
-def unpacked(source: Path, root: Path, shares: int) -> tuple[list[float], list[int]]:
-    """Processor seconds and files of each node."""
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(mode=0o700)
-    root.chmod(0o1777)
-    folder, staged = UnpackFolder(root, "small"), Source(str(source), "here")
-    seconds, files = [], []
-    for share in range(shares):
-        started = time.process_time()
-        files.append(unpack(folder, staged, share, shares, lambda _event: None)["files"])
-        seconds.append(time.process_time() - started)
-    manifest = staged.manifest()
-    finish(folder, manifest, shares, staged.attempt(manifest))
-    return seconds, files
 
 
 class LimitedFront(front.Front):
@@ -244,32 +205,10 @@ def limited(limits: Connection, limit: bool = True) -> tuple[int, int]:
     return counts
 
 
-def unpacking(scratch: Path) -> tuple[list[Row], list[str]]:
-    source, root = Path(scratch, "staged"), Path(scratch, "data")
-    pack(source)
-    unpacked(source, root, 1)
-    # In turns, because the file system of a machine becomes slower or faster meanwhile.
-    rounds = [{nodes: unpacked(source, root, nodes) for nodes in NODES} for _ in range(ROUNDS)]
-    seconds = [{nodes: sum(found[nodes][0]) for nodes in NODES} for found in rounds]
-    rows, lines = [], ["", f"{2 * FILES:,} files in a tar and a zip:", "", "| nodes | files of each | seconds |"]
-    lines.append("| --- | --- | --- |")
-    for nodes in NODES:
-        files = rounds[0][nodes][1]
-        if nodes > 1:
-            together = statistics.median(found[nodes] / found[1] for found in seconds)
-            uneven = max(abs(count * nodes / (2 * FILES) - 1) for count in files)
-            rows.append(Row(f"{nodes} nodes together, over one", together, "×", 1.15))
-            rows.append(Row(f"{nodes} nodes: the least even share of the files", 100 * uneven, "% off", 10))
-        took = statistics.median(found[nodes] for found in seconds)
-        lines.append(f"| {nodes} | {min(files):,} to {max(files):,} | {took:.2f} |")
-    return rows, lines
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        rows, lines = unpacking(Path(scratch))
-        more_rows, more_lines = fetching(Path(scratch))
-    write("unpacking", "Unpacking and fetching", rows + more_rows, "\n".join(lines + more_lines))
+        rows, lines = fetching(Path(scratch))
+    write("unpacking", "Fetching and unpacking", rows, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ EXAMPLES = r"""
     words: [run, list, --json]
   register: runs
 
-- name: Unpack a share of a staged data set
+- name: Unpack the archives of a staged data set that this node is dealt
   deeplearning.aws.node_command:
     words: [unpack, share, coco2017, --from, "s3://123456789012-us-east-1-deeplearning-data/coco2017", --share, 2/4]
     stream: true

@@ -1,4 +1,4 @@
-"""Staged sets on the shared file system: shares that fit together, what is refused, and nothing done twice."""
+"""Staged sets on the shared file system: all parts by some nodes, what is refused, and nothing done twice."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS, LINKS, STAGED, Dataset, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build, digest, read
-from deeplearning.data import extract, shares
+from deeplearning.data import extract
 from deeplearning.data import unpack_cli as cli
-from deeplearning.data.extract import UnpackFolder, finish, show, unpack
+from deeplearning.data.extract import UnpackFolder, dealt, finish, show, unpack
 from deeplearning.data.ranged_reader import RangedReader, Source
-from deeplearning.data.shares import Extent, fit_together
 from deeplearning.data.sources import sha256_of
 
 from tests.unit.node.staged_kit import V1, V2, contents, manifest, tar
@@ -56,7 +55,7 @@ def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
         unpack(place, Source(str(staged), "here"), share, count, quiet)
     source = Source(str(staged), "here")
     made = source.manifest()
-    return finish(place, made, count, source.attempt(made))
+    return finish(place, made, source.attempt(made))
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -65,9 +64,15 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return files
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 90])
+def zipped_contents(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents().items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("count", [1, 2, 90])
 @pytest.mark.parametrize("format_", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
-def test_the_shares_of_a_tar_are_complete(place: UnpackFolder, staged: Path, count: int, format_: int) -> None:
+def test_a_tar_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int, format_: int) -> None:
     tar(staged / "a.tar", contents(), format_)
     manifest(staged, "a.tar")
     done = all_of(place, staged, count)
@@ -75,29 +80,44 @@ def test_the_shares_of_a_tar_are_complete(place: UnpackFolder, staged: Path, cou
     assert files_in(place.path) == contents()
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_shares_of_a_zip_are_complete(place: UnpackFolder, staged: Path, count: int) -> None:
-    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
-        for name, content in contents().items():
-            archive.writestr(name, content)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_zip_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int) -> None:
+    zipped_contents(staged / "a.zip")
     manifest(staged, "a.zip")
     all_of(place, staged, count)
     assert files_in(place.path) == contents()
 
 
-def test_each_node_unpacks_its_part(place: UnpackFolder, staged: Path) -> None:
-    tar(staged / "a.tar", {f"{n}.jpg": b"x" * 2000 for n in range(400)})
-    manifest(staged, "a.tar")
-    done = [unpack(place, Source(str(staged), ""), share, 4, quiet)["files"] for share in range(4)]
-    assert sum(done) == 400 and min(done) >= 90
+@pytest.mark.parametrize(
+    ("sizes", "shares", "expected"),
+    [
+        ([5], 1, [[0]]),
+        ([5], 3, [[0], [], []]),
+        ([1, 9, 2], 1, [[1, 2, 0]]),
+        # As COCO: train2017, val2017, annotations, weights.
+        ([190, 8, 2, 1], 2, [[0], [1, 2, 3]]),
+        ([4, 4, 4, 4], 2, [[0, 2], [1, 3]]),
+        ([0, 0], 2, [[0, 1], []]),
+    ],
+)
+def test_parts_are_dealt_by_their_sizes(sizes: list[int], shares: int, expected: list[list[int]]) -> None:
+    parts = [{"size": size} for size in sizes]
+    assert [dealt(parts, share, shares) for share in range(shares)] == expected
+
+
+def test_each_node_unpacks_its_parts(place: UnpackFolder, staged: Path) -> None:
+    for part in range(4):
+        tar(staged / f"{part}.tar", {f"{part}-{n}.jpg": b"x" * 2000 for n in range(100)})
+    manifest(staged, *(f"{part}.tar" for part in range(4)))
+    assert [unpack(place, Source(str(staged), ""), share, 4, quiet)["files"] for share in range(4)] == [100] * 4
 
 
 def test_records_and_the_marker_list_no_more_than_so_many_files(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", {f"{n}.jpg": b"x" for n in range(extract.LISTED + 5)})
     manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 1, quiet)
-    assert len(json.loads(place.record(V1, 0, 1).read_text())["some"]) == extract.LISTED
-    finish(place, Source(str(staged), "").manifest(), 1, V1)
+    assert len(json.loads(place.record(V1, 0).read_text())["some"]) == extract.LISTED
+    finish(place, Source(str(staged), "").manifest(), V1)
     marker = json.loads((place.path / ".deeplearning.json").read_text())
     assert (len(marker["files"]), marker["count"]) == (extract.LISTED, extract.LISTED + 5)
     assert set(marker["files"].values()) == {1}
@@ -121,21 +141,27 @@ def test_a_second_time_nothing_is_unpacked(place: UnpackFolder, staged: Path, mo
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     all_of(place, staged, 2)
-    monkeypatch.setattr(extract, "_files", None)
+    monkeypatch.setattr(extract, "files_of", None)
     assert all_of(place, staged, 2) == {"changed": False, "path": str(place.path)}
 
 
-def test_a_complete_share_is_not_unpacked_again(
+def test_a_complete_part_is_not_unpacked_again(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also by another number of nodes."""
     tar(staged / "a.tar", contents())
-    manifest(staged, "a.tar")
+    tar(staged / "b.tar", {"b": b"b"})
+    manifest(staged, "a.tar", "b.tar")
     first = unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    monkeypatch.setattr(extract, "_files", None)
+    read = extract.files_of
+    unpacked = []
+    monkeypatch.setattr(extract, "files_of", lambda opened, part: unpacked.append(part["name"]) or read(opened, part))
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet) == {"changed": False, "files": first["files"]}
+    assert unpack(place, Source(str(staged), ""), 0, 1, quiet) == {"changed": True, "files": first["files"] + 1}
+    assert unpacked == ["b.tar"]
 
 
-def test_an_interrupted_share_resumes(place: UnpackFolder, staged: Path) -> None:
+def test_an_interrupted_part_resumes(place: UnpackFolder, staged: Path) -> None:
     """Files that are right are not written again. Their content says that, and not their size."""
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -160,7 +186,8 @@ def test_no_node_looks_up_a_name_that_another_node_creates(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
-    manifest(staged, "a.tar")
+    tar(staged / "b.tar", {"b": b"b"})
+    manifest(staged, "a.tar", "b.tar")
     missing = set()
     lexists = os.path.lexists
 
@@ -174,20 +201,20 @@ def test_no_node_looks_up_a_name_that_another_node_creates(
 
     for module, name in ((os, "stat"), (io, "open")):
         monkeypatch.setattr(module, name, record(getattr(module, name)))
-    unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
-        finish(place, Source(str(staged), "").manifest(), 2, V1)
-    version = Source(str(staged), "").manifest()["version"]
-    created = {place.path, place.path / ".deeplearning.json", place.record(version, 1, 2)}
+    assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"]
+    with pytest.raises(UserError, match="b.tar of coco is not unpacked"):
+        finish(place, Source(str(staged), "").manifest(), V1)
+    created = {place.path, place.path / ".deeplearning.json", place.record(V1, 1)}
     assert not missing & {str(path) for path in created}
 
 
-def test_a_missing_share_keeps_the_dataset_from_appearing(place: UnpackFolder, staged: Path) -> None:
+def test_a_missing_part_keeps_the_dataset_from_appearing(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "a.tar", contents())
-    made = manifest(staged, "a.tar")
+    tar(staged / "b.tar", {"b": b"b"})
+    made = manifest(staged, "a.tar", "b.tar")
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    with pytest.raises(UserError, match="share 2 of 2 of coco is missing"):
-        finish(place, made, 2, V1)
+    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run stage.yml again"):
+        finish(place, made, V1)
     assert not place.path.exists()
 
 
@@ -202,15 +229,12 @@ def test_another_version_in_its_place_is_not_touched(place: UnpackFolder, staged
         show(place, other)
 
 
-def test_an_archive_in_an_archive_is_detected(place: UnpackFolder, staged: Path) -> None:
-    """A share that begins within it takes its headers for its own."""
+def test_an_archive_in_an_archive_stays_one(place: UnpackFolder, staged: Path) -> None:
     tar(staged / "inner.tar", {f"inner/{n}": b"x" * 700 for n in range(300)})
     inner = (staged / "inner.tar").read_bytes()
     tar(staged / "a.tar", {"first": b"1", "inner.tar": inner, "last": b"2"})
     manifest(staged, "a.tar")
-    with pytest.raises(UserError, match="do not fit together.*-e stage_nodes=1"):
-        all_of(place, staged, 3)
-    all_of(place, staged, 1)
+    all_of(place, staged, 3)
     assert files_in(place.path) == {"first": b"1", "inner.tar": inner, "last": b"2"}
 
 
@@ -301,16 +325,13 @@ def test_progress_is_one_line_each(
     monkeypatch.setattr(
         cli, "read_config", lambda: SimpleNamespace(efs_mount=str(place.root.parent), region="", user="me")
     )
-    size = (staged / "a.tar").stat().st_size + 1000
     known = ["--from", str(staged), "--sha256", digest(made)]
-    # The first node reads all of it, to compare it.
-    for share, total in (("1/2", size), ("2/2", size - 1000 - (size - 1000) // 2)):
+    for share, total in (("1/2", (staged / "a.tar").stat().st_size), ("2/2", 1000)):
         assert cli.main(["share", "coco", *known, "--share", share]) == 0
         *progress, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert end["event"] == "end" and end["changed"]
         assert {one["event"] for one in progress} == {"progress"}
-        # It is read some way beyond a share's end, in pieces.
-        assert all(one["done"] <= one["total"] for one in progress) and progress[-1]["done"] >= total
+        assert all(one["done"] <= one["total"] == total for one in progress) and progress[-1]["done"] == total
 
 
 @pytest.fixture
@@ -341,7 +362,7 @@ def test_a_share_needs_to_know_from_where(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.code == 2 and "--from" in capsys.readouterr().err
 
 
-def test_nodes_unpack_their_shares_and_one_finishes(
+def test_nodes_unpack_their_parts_and_one_finishes(
     unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
 ) -> None:
     tar(staged / "a.tar", contents())
@@ -352,7 +373,7 @@ def test_nodes_unpack_their_shares_and_one_finishes(
     assert {answer["event"] for answer in done} == {"end"}
     assert sum(answer["files"] for answer in done) == len(contents())
     whole = {"path": str(place.path), "files": len(contents())}
-    assert unpacking("finish", "coco", "--share", "1/3") == {"changed": True, **whole}
+    assert unpacking("finish", "coco") == {"changed": True, **whole}
     assert unpacking("show", "coco") != before and files_in(place.path) == contents()
     # By default there is one share.
     assert unpacking("share", "coco")["event"] == "end"
@@ -428,22 +449,6 @@ def test_a_lack_of_space_is_reported_before_anything_is_written(
     assert not place.partial(V1).exists()
 
 
-@pytest.mark.parametrize(
-    ("extents", "fits"),
-    [
-        ([(0, 10)], True),
-        ([(0, 4), (4, 10)], True),
-        ([(0, 7), (-1, -1), (7, 10)], True),
-        ([(0, 4), (5, 10)], False),
-        ([(0, 5), (4, 10)], False),
-        ([(0, 4), (4, 9)], False),
-        ([(1, 10)], False),
-    ],
-)
-def test_shares_that_fit_together(extents: list[tuple[int, int]], fits: bool) -> None:
-    assert fit_together([Extent(*one) for one in extents], 10) is fits
-
-
 class Pieces:
     """A file of pieces of 1,000 bytes. `hold` is called in each request for one, with its number."""
 
@@ -504,20 +509,6 @@ def test_a_reader_that_jumps_requests_nothing_in_vain_for_long(pieces: Pieces) -
     assert len(pieces.asked) <= 3 + 4 + 2 * 4 + 1
 
 
-def test_nothing_beyond_a_share_is_requested_before_it_is_read(pieces: Pieces) -> None:
-    """And then, in an archive of large files, several pieces at a time again."""
-    pieces.reader = io.BufferedReader(RangedReader(pieces.fetch, len(pieces.content), pieces.take, 20_500))
-    raw: Any = pieces.reader.raw
-    pieces.reader.read(20_400)
-    assert raw._requested == 21_000
-    ahead = []
-    for piece in range(21, 26):
-        pieces.reader.seek(piece * 1000)
-        assert pieces.reader.read(10) == pieces.content[piece * 1000 : piece * 1000 + 10]
-        ahead.append(raw._requested // 1000 - piece - 1)
-    assert ahead == [1, 2, 4, 8, 15]
-
-
 def test_a_skipped_piece_is_not_taken(pieces: Pieces) -> None:
     pieces.reader.read(1000)
     pieces.reader.seek(1990)
@@ -558,14 +549,6 @@ def test_a_closed_reader_requests_nothing_that_still_waits(pieces: Pieces) -> No
     end.set()
     raw._pool.shutdown(wait=True)
     assert max(pieces.asked) <= 35_000 and len(pieces.asked) <= 5 + 15 + 1
-
-
-def test_bounds_leave_nothing_out() -> None:
-    for size in (0, 1, 511, 10_000):
-        for count in (1, 3, 8):
-            bounds = [shares.bounds(size, share, count) for share in range(count)]
-            assert bounds[0][0] == 0 and bounds[-1][1] == size
-            assert all(a[1] == b[0] for a, b in zip(bounds, bounds[1:], strict=False))
 
 
 # What a bucket that others may write to can say
@@ -681,9 +664,7 @@ def test_a_part_that_was_replaced_in_the_bucket_is_refused(
     place: UnpackFolder, staged: Path, name: str, count: int
 ) -> None:
     tar(staged / "a.tar", contents())
-    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
-        for one, content in contents().items():
-            archive.writestr(one, content)
+    zipped_contents(staged / "a.zip")
     (staged / "weights.npz").write_bytes(b"w" * 1000)
     manifest(staged, name)
     exchanged(staged / name)
@@ -725,10 +706,10 @@ def test_nothing_of_another_version_gets_into_the_dataset(place: UnpackFolder, s
 
 def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged: Path) -> None:
     as_nobody(lambda: shared.partial(V2).mkdir())
-    as_nobody(lambda: shared.shares(V2).symlink_to(outside(shared)))
+    as_nobody(lambda: shared.records(V2).symlink_to(outside(shared)))
     (outside(shared) / "mine").touch()
     all_of(shared, staged, 1)
-    assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shared.shares(V2).name, "coco"])
+    assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shared.records(V2).name, "coco"])
     assert os.listdir(outside(shared)) == ["mine"]
 
 
@@ -845,22 +826,24 @@ def test_an_object_that_is_replaced_while_it_is_read_is_refused(place: UnpackFol
 
 
 def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: UnpackFolder, objects: Path) -> None:
-    """The first node compares the object that it reads, and another one might have read the replacement."""
+    """Each node compares what it reads. All parts are of the objects that were there together."""
     right = objects.read_bytes()
 
     def source() -> Source:
         return Source("s3://mine/coco", "here")
 
+    tar(objects.parent / "b.tar", {"b": b"b"})
+    manifest(objects.parent, "a.tar", "b.tar")
     exchanged(objects)
     unpack(place, source(), 1, 2, quiet)
     objects.write_bytes(right)
     unpack(place, source(), 0, 2, quiet)
     made = source().manifest()
-    with pytest.raises(UserError, match="share 2 of 2 of coco is missing: run stage.yml again"):
-        finish(place, made, 2, source().attempt(made))
+    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run stage.yml again"):
+        finish(place, made, source().attempt(made))
     unpack(place, source(), 1, 2, quiet)
-    finish(place, made, 2, source().attempt(made))
-    assert files_in(place.path) == contents() and os.listdir(place.root) == ["coco"]
+    finish(place, made, source().attempt(made))
+    assert files_in(place.path) == {**contents(), "b": b"b"} and os.listdir(place.root) == ["coco"]
 
 
 def zip_of(path: Path, *names: str) -> None:
@@ -903,9 +886,7 @@ def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
     place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 10_000)
-    with zipfile.ZipFile(staged / "a.zip", "w") as archive:
-        for one, content in contents().items():
-            archive.writestr(one, content)
+    zipped_contents(staged / "a.zip")
     tar(staged / "a.tar", contents())
     manifest(staged, "a.zip", "a.tar")
     all_of(place, staged, 1)
@@ -942,8 +923,8 @@ PREPARED = {
     "a link": lambda place: place.partial(V1).symlink_to(outside(place)),
     "a file": lambda place: place.partial(V1).write_text(""),
     "a folder that all may write": lambda place: (place.partial(V1).mkdir(), place.partial(V1).chmod(0o777)),
-    "shares": lambda place: place.shares(V1).mkdir(parents=True),
-    "shares that are a link": lambda place: place.shares(V1).symlink_to(outside(place)),
+    "records": lambda place: place.records(V1).mkdir(parents=True),
+    "records that are a link": lambda place: place.records(V1).symlink_to(outside(place)),
     "the set": lambda place: (
         place.path.mkdir(),
         (place.path / ".deeplearning.json").write_text(f'{{"version": "{V1}"}}'),
@@ -963,13 +944,13 @@ def test_what_another_user_has_prepared_is_not_used(shared: UnpackFolder, staged
 
 
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
-def test_what_another_user_has_prepared_is_not_used_after_a_complete_share(
+def test_what_another_user_has_prepared_is_not_used_after_all_parts(
     shared: UnpackFolder, staged: Path, prepare: Any
 ) -> None:
     made = manifest(staged, "a.tar")
     as_nobody(lambda: prepare(shared))
     with pytest.raises(UserError):
-        finish(shared, made, 1, V1)
+        finish(shared, made, V1)
     assert os.listdir(outside(shared)) == []
 
 
@@ -1008,5 +989,5 @@ def test_other_users_cannot_write_to_unpacked_files(shared: UnpackFolder, staged
         unpack(shared, Source(str(staged), ""), 0, 1, quiet)
     finally:
         os.umask(before)
-    folders = [shared.partial(V1), shared.partial(V1) / "a", shared.shares(V1)]
+    folders = [shared.partial(V1), shared.partial(V1) / "a", shared.records(V1)]
     assert [folder.stat().st_mode & 0o7777 for folder in folders] == [0o755] * 3

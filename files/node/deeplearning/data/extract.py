@@ -1,4 +1,7 @@
-"""Unpack shares into a folder next to the data set's, and rename it when all of them are there.
+"""Unpack a data set's parts into a folder next to its own, and rename that when all of them are there.
+
+The parts are dealt to the nodes, which unpack at the same time. Each part is read by one node, from its beginning to
+its end, and so compared.
 
 Other users of the file system can create folders there too. So files are written, continued and believed only in a
 folder of our own that no other user can write in. Each version of a data set has folders of its own, and so has each
@@ -22,21 +25,19 @@ import tarfile
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable
 
 from deeplearning import safe_files, safe_paths
 from deeplearning.contract import atomic_file, paths
-from deeplearning.contract.archives import StrictTarInfo, files_sha256
+from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS
 from deeplearning.contract.errors import UserError
 from deeplearning.data.links import create_links
+from deeplearning.data.packed import BadArchive, File, files_of
 from deeplearning.data.ranged_reader import Checksum, Source
-from deeplearning.data.shares import BadArchive, Extent, File, bounds, content, fit_together, tar_share, zip_share
 from deeplearning.data.sources import Progress
 
 MARKER_BYTES = 64 * 1024 * 1024
@@ -49,8 +50,6 @@ WRITERS = 16
 SMALL = 4 << 20
 """Files up to this size are held in memory meanwhile."""
 CHUNK = 1 << 20
-UNSHARED = ("tar.gz", "file")
-"""Kinds that can only be read from their beginning, so that one node unpacks them."""
 REPORT_SECONDS = 1.25
 """All nodes report their progress. The more there are, the less often each one does."""
 
@@ -77,24 +76,34 @@ class UnpackFolder:
     def partial(self, attempt: str) -> Path:
         return self.root / f".{self.name}.{attempt}.unpacking"
 
-    def shares(self, attempt: str) -> Path:
-        return self.root / f".{self.name}.{attempt}.shares"
+    def records(self, attempt: str) -> Path:
+        return self.root / f".{self.name}.{attempt}.unpacked"
 
-    def record(self, attempt: str, share: int, shares: int) -> Path:
-        return self.shares(attempt) / f"{share + 1}-of-{shares}.json"
+    def record(self, attempt: str, number: int) -> Path:
+        """Return the record of a part that is unpacked, by its place in the manifest."""
+        return self.records(attempt) / f"{number}.json"
+
+    def read_records(self, attempt: str) -> dict[int, dict[str, Any]]:
+        """Return the records of all parts that any node has unpacked. Read the list of the folder, as `exists` does."""
+        records = {}
+        for name in _list(self.records(attempt)):
+            with contextlib.suppress(OSError, ValueError):
+                records[int(name.removesuffix(".json"))] = json.loads((self.records(attempt) / name).read_bytes())
+        return records
 
     def remove(self, attempt: str) -> None:
         """Remove what has been unpacked in an attempt. Records go last, so that none outlives its files.
 
         Several nodes may do this at once, so a missing file is no error.
         """
-        for folder in (self.partial(attempt), self.shares(attempt)):
+        for folder in (self.partial(attempt), self.records(attempt)):
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove_others(self, attempt: str) -> None:
         """Remove what other attempts have left, with or without a name."""
-        ours = {self.partial(attempt).name, self.shares(attempt).name}
-        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
+        ours = {self.partial(attempt).name, self.records(attempt).name}
+        # Earlier versions left shares.
+        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|unpacked|shares)")
         for name in os.listdir(self.root):
             folder = self.root / name
             # Several nodes do this at once.
@@ -123,91 +132,81 @@ def show(folder: UnpackFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"there": bool(version), "path": str(folder.path), "version": manifest["version"], "bytes": _bytes(manifest)}
 
 
+def dealt(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -> list[int]:
+    """Return which parts a node unpacks, by their places: each goes to the node that has the fewest bytes, the largest
+    part first."""
+    bytes_of, ours = [0] * shares, []
+    for number in sorted(range(len(parts)), key=lambda number: -int(parts[number]["size"])):
+        node = bytes_of.index(min(bytes_of))
+        bytes_of[node] += parts[number]["size"]
+        if node == share:
+            ours.append(number)
+    return ours
+
+
 def unpack(
     folder: UnpackFolder, source: Source, share: int, shares: int, report: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     manifest = source.manifest()
     if show(folder, manifest)["there"]:
         return {"changed": False, "files": 0}
-    attempt = source.attempt(manifest)
-    record = folder.record(attempt, share, shares)
+    attempt, parts = source.attempt(manifest), manifest["parts"]
     safe_paths.shared_folder(str(folder.root))
     folder.remove_others(attempt)
-    safe_paths.own_folder(str(record.parent))
-    with contextlib.suppress(OSError, ValueError):
-        earlier: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
-        return {"changed": False, "files": earlier["files"]}
-    _require_space(folder, manifest)
-    safe_paths.own_folder(str(folder.partial(attempt)))
-    try:
-        done = _unpacked(folder, source, manifest, attempt, share, shares, report)
-    except BadArchive:
-        folder.remove(attempt)
-        raise
-    atomic_file.replace(str(record), json.dumps(done).encode())
-    return {"changed": True, "files": done["files"]}
+    safe_paths.own_folder(str(folder.records(attempt)))
+    records, ours = folder.read_records(attempt), dealt(parts, share, shares)
+    left = [number for number in ours if number not in records]
+    if left:
+        _require_space(folder, sum(part["size"] for number, part in enumerate(parts) if number not in records))
+        safe_paths.own_folder(str(folder.partial(attempt)))
+    progress = Progress(report, REPORT_SECONDS * shares)
+    progress.total = sum(parts[number]["size"] for number in left)
+    for number in left:
+        try:
+            records[number] = _unpacked(folder, source, parts[number], attempt, progress.add)
+        except BadArchive:
+            folder.remove(attempt)
+            raise
+        atomic_file.replace(str(folder.record(attempt, number)), json.dumps(records[number]).encode())
+    return {"changed": bool(left), "files": sum(records[number]["files"] for number in ours)}
 
 
 def _unpacked(
-    folder: UnpackFolder,
-    source: Source,
-    manifest: Mapping[str, Any],
-    attempt: str,
-    share: int,
-    shares: int,
-    report: Callable[[dict[str, Any]], None],
+    folder: UnpackFolder, source: Source, part: Mapping[str, Any], attempt: str, progress: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Unpack a share of each part, and return its record."""
-    progress = Progress(report, REPORT_SECONDS * shares)
-    progress.total = sum(_share_of(part, share, shares) for part in manifest["parts"])
-    done: dict[str, Any] = {"files": 0, "bytes": 0, "extents": {}, "some": {}}
-    for part in manifest["parts"]:
-        extent, checksum = Extent(), Checksum()
-        with _error_messages(folder, part), _Writers(folder.partial(attempt), part["name"]) as writers:
-            if share == 0:
-                _compare_files(source, part)
-            for file in _files(source, part, share, shares, extent, progress.add, checksum):
+    """Unpack a part, compare it with its checksum, and return its record."""
+    done: dict[str, Any] = {"files": 0, "some": {}}
+    checksum = Checksum()
+    with _error_messages(folder, part), _Writers(folder.partial(attempt), part["name"]) as writers:
+        _compare_files(source, part)
+        with source.open(part["name"], part["size"], progress, checksum) as opened:
+            for file in files_of(opened, part):
                 name = _inside(part, file.name)
                 writers.write(name, file)
                 done["files"] += 1
-                done["bytes"] += file.size
                 if len(done["some"]) < LISTED:
                     done["some"][str(name)] = file.size
-        if share == 0:
-            # One node reads each archive to its end, so that all of it is compared.
-            _compare(source, part, checksum, progress.add)
-        done["extents"][part["name"]] = asdict(extent)
+    _compare(source, part, checksum, progress)
     return done
 
 
-def finish(folder: UnpackFolder, manifest: Mapping[str, Any], shares: int, attempt: str) -> dict[str, Any]:
-    """Rename the folder to the data set's, if all shares of the attempt are there and fit together."""
+def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> dict[str, Any]:
+    """Rename the folder to the data set's, if all parts of the attempt are there."""
     if show(folder, manifest)["there"]:
         return {"changed": create_links(folder.path, folder.root.parent, manifest["links"]), "path": str(folder.path)}
     unpacked = folder.partial(attempt)
-    for path in filter(os.path.lexists, (folder.shares(attempt), unpacked)):
+    for path in filter(os.path.lexists, (folder.records(attempt), unpacked)):
         safe_paths.check_folder(str(path), os.geteuid())
-    done = []
-    records = _list(folder.shares(attempt))
-    for share in range(shares):
-        file = folder.record(attempt, share, shares)
-        if file.name not in records:
-            raise UserError(f"share {share + 1} of {shares} of {folder.name} is missing: run stage.yml again.")
-        done.append(json.loads(file.read_text(encoding="utf-8")))
+    records = folder.read_records(attempt)
+    for number, part in enumerate(manifest["parts"]):
+        if number not in records:
+            raise UserError(f"{part['name']} of {folder.name} is not unpacked: run stage.yml again.")
     if not unpacked.exists():
         folder.remove(attempt)
         raise UserError(f"{unpacked} is missing: run stage.yml again, which unpacks all of it.")
-    for part in manifest["parts"]:
-        extents = [Extent(**record["extents"][part["name"]]) for record in done]
-        if part["kind"] == "tar" and not fit_together(extents, part["size"]):
-            folder.remove(attempt)
-            raise BadArchive(
-                f"the shares of {part['name']} do not fit together, as with an archive in an archive: let one node "
-                "unpack it. Example: -e stage_nodes=1"
-            )
-    listed = dict(itertools.islice(itertools.chain.from_iterable(record["some"].items() for record in done), LISTED))
-    marker = {"schema": 1, "data": folder.name, "version": manifest["version"], "files": listed}
-    marker["count"] = sum(record["files"] for record in done)
+    files = itertools.chain.from_iterable(records[number]["some"].items() for number in sorted(records))
+    marker = {"schema": 1, "data": folder.name, "version": manifest["version"]}
+    marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(one["files"] for one in records.values())}
     (unpacked / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
     os.rename(unpacked, folder.path)
     folder.remove(attempt)
@@ -239,14 +238,6 @@ def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progre
         )
 
 
-def _share_of(part: Mapping[str, Any], share: int, shares: int) -> int:
-    """Return about how many bytes of a part are read for a share. All are read for the first one, to compare them."""
-    if share > 0 and part["kind"] in UNSHARED:
-        return 0
-    begin, end = bounds(part["size"], share, shares)
-    return int(part["size"]) if share == 0 else end - begin
-
-
 @contextlib.contextmanager
 def _error_messages(folder: UnpackFolder, part: Mapping[str, Any]) -> Iterator[None]:
     """Turn the errors of a damaged archive and of a full disk into messages."""
@@ -258,33 +249,6 @@ def _error_messages(folder: UnpackFolder, part: Mapping[str, Any]) -> Iterator[N
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(f"{folder.root} is full: make room, and run stage.yml again. It resumes there.") from None
         raise
-
-
-def _files(
-    source: Source,
-    part: Mapping[str, Any],
-    share: int,
-    shares: int,
-    extent: Extent,
-    progress: Callable[[int], None],
-    checksum: Checksum,
-) -> Iterator[File]:
-    size, kind = part["size"], part["kind"]
-    share_end = size if kind in UNSHARED else bounds(size, share, shares)[1]
-    with source.open(part["name"], size, progress, checksum, share_end) as opened:
-        if kind == "zip":
-            with zipfile.ZipFile(opened) as archive:
-                yield from zip_share(archive, size, share, shares)
-        elif kind == "tar":
-            yield from tar_share(opened, size, share, shares, extent)
-        elif share == 0 and kind == "tar.gz":
-            # A compressed stream can only be read from its beginning.
-            with tarfile.open(fileobj=opened, mode="r|gz", tarinfo=StrictTarInfo) as packed:
-                for member in packed:
-                    if member.isfile():
-                        yield File(member.name, member.size, partial(content, packed, member))
-        elif share == 0 and kind == "file":
-            yield File(part["name"], size, lambda: opened)
 
 
 class _Writers:
@@ -375,8 +339,8 @@ def _bytes(manifest: Mapping[str, Any]) -> int:
     return sum(part["size"] for part in manifest["parts"])
 
 
-def _require_space(folder: UnpackFolder, manifest: Mapping[str, Any]) -> None:
-    free, needed = shutil.disk_usage(folder.root).free, _bytes(manifest)
+def _require_space(folder: UnpackFolder, needed: int) -> None:
+    free = shutil.disk_usage(folder.root).free
     if needed > free:
         raise UserError(
             f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: make room."

@@ -15,7 +15,7 @@ from typing import Any, Callable, Union
 from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
 from deeplearning.contract import manifest
 from deeplearning.contract.errors import UserError
-from deeplearning.data.shares import BadArchive
+from deeplearning.data.packed import BadArchive
 
 Bytes = Union[bytes, bytearray]
 Fetch = Callable[[int, int], Bytes]
@@ -25,8 +25,8 @@ Fetch = Callable[[int, int], Bytes]
 class RangedReader(io.RawIOBase):
     """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
-    Archives of many small files are read from one end of a share to the other. The longer it is read in order, the more
-    pieces are requested ahead, twice as many each time, but none beyond the share before that is read.
+    Archives of many small files are read from their beginning to their end. The longer it is read in order, the more
+    pieces are requested ahead, twice as many each time.
     """
 
     def __init__(
@@ -34,11 +34,9 @@ class RangedReader(io.RawIOBase):
         fetch: Fetch,
         size: int,
         taken: Callable[[int, Bytes], None] = lambda _start, _piece: None,
-        share_end: int | None = None,
     ) -> None:
         """`taken` is called with each piece that is read and its position, in the order of reading."""
         self._fetch, self.size, self._taken = fetch, size, taken
-        self._share_end = size if share_end is None else share_end
         self._position = 0
         self._start, self._piece = 0, memoryview(b"")
         self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
@@ -90,8 +88,7 @@ class RangedReader(io.RawIOBase):
         return start, piece
 
     def _request(self, pieces: int) -> None:
-        end = self._share_end if self._position < self._share_end else self.size
-        while len(self._ahead) < pieces and self._requested < end:
+        while len(self._ahead) < pieces and self._requested < self.size:
             count = min(RANGE_BYTES, self.size - self._requested)
             self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
             self._requested += count
@@ -182,9 +179,8 @@ class Source:
         size: int,
         progress: Callable[[int], None],
         checksum: Checksum | None = None,
-        share_end: int | None = None,
     ) -> io.BufferedReader:
-        """Open a part, to read it or a share of it. `progress` is called with the size of each piece that was read."""
+        """Open a part. `progress` is called with the size of each piece that was read."""
 
         # All pieces are of one object, although others may replace it meanwhile.
         only = {"IfMatch": self._tag(name)} if self._aws else {}
@@ -200,7 +196,7 @@ class Source:
             if checksum:
                 checksum.add(start, piece)
 
-        return io.BufferedReader(RangedReader(fetch, size, taken, share_end))
+        return io.BufferedReader(RangedReader(fetch, size, taken))
 
     def _bytes(self, name: str, start: int, count: int, **only: str) -> Bytes:
         if self._aws is None:

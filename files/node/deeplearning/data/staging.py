@@ -293,10 +293,10 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
 
 
 def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
-    """Unpack all archives, and compare each with its checksum: one node alone reads all of them."""
+    """Unpack all archives on this node alone."""
     unpack(folder, source, 0, 1, report)
     manifest = source.manifest()
-    finish(folder, {**manifest, "links": {}}, 1, source.attempt(manifest))
+    finish(folder, {**manifest, "links": {}}, source.attempt(manifest))
 
 
 def _generate(folder: Path) -> None:

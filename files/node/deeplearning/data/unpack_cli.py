@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         result = {"event": "end", **unpack(folder, source, share, shares, report)}
     else:
         manifest = source.manifest()
-        result = finish(folder, manifest, shares, source.attempt(manifest))
+        result = finish(folder, manifest, source.attempt(manifest))
     report(result)
     return 0
 
