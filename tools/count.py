@@ -1,7 +1,8 @@
-"""Count what makes the product hard to read: tools/count.py [--check]
+"""Count what makes the product hard to read: tools/count.py [--check|--record]
 
 Pronouns and participles as identifiers, words of a private dialect in prose, public classes that share a name, entry
-points and lines. With --check exit with 1 if a figure is above its limit.
+points and lines of code. With --check exit with 1 if a figure is above its limit. With --record write the lines of code
+by folder to bench/results/lines.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("plugins", "files")
@@ -25,6 +27,14 @@ BANNED_IDENTIFIERS = frozenset({"given", "wanted", "found", "told", "said", "the
 BANNED_WORDS = re.compile(r"\b(whoever|nobody|somebody|shall|told)\b", re.IGNORECASE)
 NO_PLAYBOOKS = ("execution-environment.yml", "galaxy.yml", "requirements.yml")
 PROSE = (".py", ".yml", ".md", ".sh", ".service", ".timer")
+DOCUMENTATION = frozenset({"DOCUMENTATION", "EXAMPLES", "RETURN"})
+LINES = {
+    "plugins and the node program": ("plugins", "files/node"),
+    "trainers": ("files/trainers",),
+    "roles and playbooks": ("roles", "playbooks"),
+    "the local cloud": ("localcloud",),
+}
+"""The folders whose lines of code are counted. Tests are not, those of the local cloud neither."""
 
 
 @dataclass(frozen=True)
@@ -116,18 +126,67 @@ def entry_points() -> list[Figure]:
     ]
 
 
+def code_lines(source: str) -> int:
+    """Count the lines of Python that are neither blank nor a comment, a docstring or documentation in YAML."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if _is_text(node):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+_NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def _is_text(node: ast.AST) -> TypeGuard[ast.stmt]:
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id in DOCUMENTATION for target in node.targets)
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def lines_of(*folders: str) -> tuple[int, int]:
+    """Return the lines of code in Python, and those of YAML and Jinja that are neither blank nor a comment."""
+    paths = [path for path in tracked(*folders) if "tests" not in path.relative_to(ROOT).parts]
+    texts = [(path.suffix, path.read_text(encoding="utf-8")) for path in paths if path.suffix in (".py", ".yml", ".j2")]
+    others = [line.strip() for suffix, text in texts if suffix != ".py" for line in text.splitlines()]
+    return (
+        sum(code_lines(text) for suffix, text in texts if suffix == ".py"),
+        sum(bool(line) and not line.startswith("#") for line in others),
+    )
+
+
 def figures() -> list[Figure]:
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in python_in(*PRODUCT))
     return [
         banned_identifiers(),
         banned_words(),
         shared_class_names(),
         *entry_points(),
-        Figure("lines of product Python", lines, 20_000),
+        Figure(
+            "lines of code of plugins and the node program", lines_of(*LINES["plugins and the node program"])[0], 20_000
+        ),
     ]
 
 
+def record() -> None:
+    rows = [(name, *lines_of(*folders)) for name, folders in LINES.items()]
+    commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = [
+        "# Lines of code",
+        "",
+        f"Counted by `tools/count.py --record` at {commit.stdout.strip()}: no blank lines, comments,",
+    ]
+    lines += ["docstrings and documentation in YAML.", "", "| what | Python | YAML and Jinja |", "| --- | --- | --- |"]
+    lines += [f"| {name} | {python:,} | {other:,} |" for name, python, other in rows]
+    (ROOT / "bench/results/lines.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main(words: list[str]) -> int:
+    if "--record" in words:
+        record()
+        return 0
     counted = figures()
     for figure in counted:
         print(f"{figure.name}: {figure.value} (at most {figure.limit}){'' if figure.ok else ': too many'}")

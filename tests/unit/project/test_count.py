@@ -19,3 +19,21 @@ def test_public_classes_have_different_names() -> None:
 
 def test_entry_points_stay_few() -> None:
     assert [f"{figure.name}: {figure.value}" for figure in count.entry_points() if not figure.ok] == []
+
+
+def test_only_code_is_counted() -> None:
+    source = '''"""A module."""
+
+DOCUMENTATION = """
+options: {}
+"""
+LIMIT = 3  # a comment
+"""What the limit is."""
+
+
+def f() -> str:
+    # Nothing.
+    return """two
+lines"""
+'''
+    assert count.code_lines(source) == 4

@@ -13,7 +13,7 @@ import shutil
 from deeplearning import programs
 from deeplearning.boot import playbook, system
 from deeplearning.boot.configuring import ReportedSteps, succeeds
-from deeplearning.boot.machine import Machine
+from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract.boot import FOLDER, UNIT_FILE
 from deeplearning.contract.report import READY
 
@@ -38,7 +38,7 @@ HOST_KEYS = "/etc/ssh/ssh_host_*"
 LOGS = "/var/log"
 
 
-def bake(machine: Machine, folder: str) -> int:
+def bake(machine: OwnMachine, folder: str) -> int:
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: prepare(machine, folder, steps)):
         return 1
@@ -46,7 +46,7 @@ def bake(machine: Machine, folder: str) -> int:
     return 0
 
 
-def prepare(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+def prepare(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     install(machine, folder, steps)
     steps.begin("clean")
     for service in STOPPED:
@@ -60,7 +60,7 @@ def prepare(machine: Machine, folder: str, steps: ReportedSteps) -> None:
         pass
 
 
-def install(machine: Machine, folder: str, steps: ReportedSteps) -> None:
+def install(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     python = system.find_python(machine.log)

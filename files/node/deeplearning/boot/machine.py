@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from urllib.request import Request
 
 
-class Machine(Protocol):
+class OwnMachine(Protocol):
     """first_stage.py's: this machine, and what it asks AWS for."""
 
     parameters: dict[str, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from deeplearning.boot.baking import bake
 from deeplearning.boot.configuring import configure
-from deeplearning.boot.machine import Machine
+from deeplearning.boot.machine import OwnMachine
 
 
-def start(machine: Machine, folder: str) -> int:
+def start(machine: OwnMachine, folder: str) -> int:
     return (bake if "frameworks" in machine.parameters else configure)(machine, folder)
