@@ -1,4 +1,4 @@
-"""plan, status, logs and extend for a cluster that is well, degraded and half-destroyed. No machine boots."""
+"""plan, status, logs and extend for a cluster that is healthy, degraded and half-destroyed. No machine boots."""
 
 from __future__ import annotations
 

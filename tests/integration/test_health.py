@@ -23,7 +23,7 @@ def test_before_a_training_all_add_up_together_and_another_version_on_a_node_is_
     training_cluster: Cluster,
 ) -> None:
     code, text, checks = verdict(training_cluster, "pytorch")
-    assert code == 0 and "is well: 3 nodes, all checks pass." in text, text[-6000:]
+    assert code == 0 and "is healthy: 3 nodes, all checks pass." in text, text[-6000:]
     assert {name for node, name in checks if node == OTHER} >= {"ssh", "efs", "names", "bandwidth", "versions"}
     assert checks["all", "all-reduce"]["detail"].startswith("3 ranks, ") and checks["all", "space"]["ok"]
 

@@ -32,7 +32,7 @@ class Unavailable(UserError):
 
 
 class AccessDenied(UserError):
-    """This machine's role is not allowed the call."""
+    """The instance role lacks permission for the call."""
 
 
 class AwsClient:

@@ -33,9 +33,9 @@ class Config:
     job_flow: str = ""
     """The id of the EMR cluster; empty for machines of Auto Scaling groups."""
     emr_idle_seconds: int = 0
-    """After so long without work EMR ends the cluster; 0 for never."""
+    """Idle seconds after which EMR terminates the cluster; 0 for never."""
     idle_seconds: int = 0
-    """After so long without work Auto Scaling ends the machines; 0 for never."""
+    """Idle seconds after which Auto Scaling terminates the machines; 0 for never."""
     monitoring: bool = False
     """Whether Prometheus runs on the master."""
 

@@ -81,7 +81,7 @@ class Names:
 
     @property
     def bucket(self) -> str:
-        """Buckets are the whole world's."""
+        """Names of buckets are global."""
         return f"{self.cluster}-{self.account}-{self.region}"
 
     @property

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The form of a node load file: how busy a node is. Each node writes its own to the shared file system.
+"""The form of a node's load file: how busy a node is. Each node writes its own to the shared file system.
 
 Root on any node can write there, so a load file is what some member states, and proves nothing.
 """
@@ -9,6 +9,7 @@ Root on any node can write there, so a load file is what some member states, and
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from . import schema
@@ -19,6 +20,8 @@ MAX_ERRORS = 8
 MAX_ERROR = 200
 MAX_AGE_SECONDS = 180
 """A node that wrote nothing for longer is not described by its file any more."""
+FULL_PERCENT = 90
+"""From here a disk is almost full. roles/monitoring/files/alerts.yml has the same threshold."""
 
 FIELDS = {
     "instance_id": schema.instance,
@@ -49,3 +52,9 @@ def validate(record: Any, name: str) -> dict[str, Any]:
     for gpu in load["gpus"]:
         schema.validate_part(gpu, GPU, f"a GPU in {name}")
     return load
+
+
+def problems(load: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a node by its load, for all views of a cluster."""
+    full = [f"its root disk is {load['disk_percent']} % full"] if load["disk_percent"] >= FULL_PERCENT else []
+    return [*load["errors"], *full]

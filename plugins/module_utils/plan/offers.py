@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Read AWS's price list by the Price List API.
-
-PRIVATE to the collection: it may change at any time.
-"""
+"""Read AWS's price list by the Price List API."""
 
 from __future__ import annotations
 

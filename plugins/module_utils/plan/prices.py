@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Estimate the hourly costs of a cluster at AWS's on-demand prices: those of the Price List API, or unknown.
-
-PRIVATE to the collection: it may change at any time.
-"""
+"""Estimate the hourly costs of a cluster at AWS's on-demand prices: those of the Price List API, or unknown."""
 
 from __future__ import annotations
 

@@ -23,10 +23,7 @@ try:
 except ImportError:
     pass  # aws/client.py reports it
 
-"""Written last: a data set that has one is complete."""
 _MISSING = ("404", "NoSuchKey")
-
-
 _CHUNK = 1 << 20
 
 

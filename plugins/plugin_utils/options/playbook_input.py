@@ -15,11 +15,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_optio
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, TABLE
 
 PROVISIONING = ("site", "emr", "plan", "provision", "image")
-"""They need all settings; other playbooks need those that say which cluster is meant."""
+"""Playbooks that need all settings. The others need those that identify the cluster."""
 NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status_page")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NO_RECORD = ("audit", "destroy")
-"""They take no settings of the cluster but those that they are given. The others leave it as it is."""
+"""Playbooks that use no recorded settings of the cluster."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")

@@ -59,7 +59,7 @@ _MOUNT_TARGET = re.compile(r"EFS mount target for (fs-[0-9a-f]+)")
 
 
 @dataclass(frozen=True)
-class Type:
+class Ec2Kind:
     """A kind of resource that EC2 has."""
 
     tagged_as: str
@@ -70,27 +70,31 @@ class Type:
     """The key of its name, if that is not a tag."""
 
 
-EC2: Mapping[str, Type] = {
-    "instance": Type("instance", "describe_instances", "Reservations", "InstanceId"),
-    "launch_template": Type(
+EC2: Mapping[str, Ec2Kind] = {
+    "instance": Ec2Kind("instance", "describe_instances", "Reservations", "InstanceId"),
+    "launch_template": Ec2Kind(
         "launch-template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"
     ),
-    "placement_group": Type("placement-group", "describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"),
-    "key_pair": Type("key-pair", "describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
-    "nat_gateway": Type("natgateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
-    "address": Type("elastic-ip", "describe_addresses", "Addresses", "AllocationId"),
-    "endpoint": Type("vpc-endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "network_interface": Type(
+    "placement_group": Ec2Kind(
+        "placement-group", "describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"
+    ),
+    "key_pair": Ec2Kind("key-pair", "describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
+    "nat_gateway": Ec2Kind("natgateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    "address": Ec2Kind("elastic-ip", "describe_addresses", "Addresses", "AllocationId"),
+    "endpoint": Ec2Kind("vpc-endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "network_interface": Ec2Kind(
         "network-interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"
     ),
-    "volume": Type("volume", "describe_volumes", "Volumes", "VolumeId"),
-    "subnet": Type("subnet", "describe_subnets", "Subnets", "SubnetId"),
-    "route_table": Type("route-table", "describe_route_tables", "RouteTables", "RouteTableId"),
-    "internet_gateway": Type("internet-gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
-    "security_group": Type("security-group", "describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
-    "vpc": Type("vpc", "describe_vpcs", "Vpcs", "VpcId"),
-    "image": Type("image", "describe_images", "Images", "ImageId", "Name"),
-    "snapshot": Type("snapshot", "describe_snapshots", "Snapshots", "SnapshotId"),
+    "volume": Ec2Kind("volume", "describe_volumes", "Volumes", "VolumeId"),
+    "subnet": Ec2Kind("subnet", "describe_subnets", "Subnets", "SubnetId"),
+    "route_table": Ec2Kind("route-table", "describe_route_tables", "RouteTables", "RouteTableId"),
+    "internet_gateway": Ec2Kind(
+        "internet-gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
+    ),
+    "security_group": Ec2Kind("security-group", "describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
+    "vpc": Ec2Kind("vpc", "describe_vpcs", "Vpcs", "VpcId"),
+    "image": Ec2Kind("image", "describe_images", "Images", "ImageId", "Name"),
+    "snapshot": Ec2Kind("snapshot", "describe_snapshots", "Snapshots", "SnapshotId"),
 }
 _KINDS = {type_.tagged_as: kind for kind, type_ in EC2.items()}
 _PHASES = {"shutting-down": GOING, "deleting": GOING, "terminated": DEAD, "deleted": DEAD}

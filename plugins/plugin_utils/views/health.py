@@ -212,4 +212,4 @@ def _failure_lines(check: Check) -> list[str]:
 def _conclusion(cluster: str, nodes: int, failing: int) -> str:
     if failing:
         return f"Cluster {cluster} is not well: {failing} {'check fails' if failing == 1 else 'checks fail'}."
-    return f"Cluster {cluster} is well: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."
+    return f"Cluster {cluster} is healthy: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."

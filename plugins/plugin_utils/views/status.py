@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import (
@@ -40,7 +41,6 @@ SILENT_AFTER = timedelta(minutes=10)
 """A member that has been up for so long and reports no load is silent."""
 OLD_IMAGE = timedelta(days=180)
 END_NEAR = timedelta(hours=1)
-FULL_PERCENT = 90
 
 
 @dataclass(frozen=True)
@@ -229,10 +229,8 @@ def _member_problems(members: Sequence[Mapping[str, Any]], is_emr: bool) -> list
             if is_emr:
                 cure = "reboot it, or release it on the node: sudo deeplearning gpus release"
             problems.append(f"{name} is held: {member['held'] or 'it has not reported why'}; {cure}")
-        load = member["load"] or {"errors": (), "disk_percent": 0}
-        problems += [f"{member['name']}: {error}" for error in load["errors"]]
-        if load["disk_percent"] >= FULL_PERCENT:
-            problems.append(f"{member['name']}: its root disk is {load['disk_percent']} % full")
+        if member["load"]:
+            problems += [f"{member['name']}: {text}" for text in node_load.problems(member["load"])]
     return problems
 
 

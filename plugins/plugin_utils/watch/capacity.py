@@ -207,7 +207,7 @@ class ScalingGroup:
 
     @property
     def launch_suspended(self) -> bool:
-        """Whether it launches nothing."""
+        """Whether Auto Scaling may launch nothing."""
         return "Launch" in self.suspended
 
 
@@ -236,7 +236,7 @@ class WaitRules:
 
 
 @dataclass(frozen=True)
-class Memory:
+class WaitState:
     """What the current state of a group does not show."""
 
     started: float
@@ -249,15 +249,15 @@ class Memory:
     """When the desired capacity was last set."""
 
 
-def remember(memory: Memory | None, group: ScalingGroup, now: float) -> Memory:
-    """Return the memory after another poll."""
-    if memory is None:
+def remember(state: WaitState | None, group: ScalingGroup, now: float) -> WaitState:
+    """Return the state after another poll."""
+    if state is None:
         before = group.serving - {attempt.machine for attempt in group.attempts}
-        return Memory(now, before, group.in_service, now, now)
-    grown = group.in_service > memory.most
-    first_failure = bool(group.failures) and memory.progress == memory.started
-    progress = now if grown or first_failure else memory.progress
-    return Memory(memory.started, memory.before, max(memory.most, group.in_service), progress, memory.requested)
+        return WaitState(now, before, group.in_service, now, now)
+    grown = group.in_service > state.most
+    first_failure = bool(group.failures) and state.progress == state.started
+    progress = now if grown or first_failure else state.progress
+    return WaitState(state.started, state.before, max(state.most, group.in_service), progress, state.requested)
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ class GroupVerdict(StrEnum):
     FAILED = "failed"
 
 
-def judge(group: ScalingGroup, target: GroupTarget, memory: Memory, rules: WaitRules, now: float) -> GroupVerdict:
+def judge(group: ScalingGroup, target: GroupTarget, state: WaitState, rules: WaitRules, now: float) -> GroupVerdict:
     """Decide how to go on with a group."""
     if group.in_service >= target.desired:
         return GroupVerdict.RESUME if group.launch_suspended else GroupVerdict.FULL
@@ -369,9 +369,9 @@ def judge(group: ScalingGroup, target: GroupTarget, memory: Memory, rules: WaitR
     if group.in_service + stuck >= target.desired:
         return short
     if whys <= _TRANSIENT:
-        quiet_since = max([memory.requested, *(failure.ended or failure.started for failure in reasons)])
+        quiet_since = max([state.requested, *(failure.ended or failure.started for failure in reasons)])
         return GroupVerdict.REQUEST if now - quiet_since >= REQUEST_AGAIN_SECONDS else GroupVerdict.WAIT
-    if whys == {FailureKind.ZONE} or now - memory.progress >= rules.settle:
+    if whys == {FailureKind.ZONE} or now - state.progress >= rules.settle:
         return short
     return GroupVerdict.WAIT
 
@@ -383,7 +383,7 @@ def _still_not(group: ScalingGroup, now: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Goal:
+class TargetState:
     """The instances of a group after the wait."""
 
     keep: frozenset[str] | None = None
@@ -402,13 +402,13 @@ class GroupAction(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class NextAction:
     action: GroupAction
     number: int = 0
     machines: Sequence[str] = ()
 
 
-def next_step(group: ScalingGroup, goal: Goal, patient: bool) -> Step:
+def next_step(group: ScalingGroup, goal: TargetState, patient: bool) -> NextAction:
     """Return the next step of a group to its goal.
 
     The desired number is never lowered while a launch is in flight, since Auto Scaling would then take any machine:
@@ -417,9 +417,9 @@ def next_step(group: ScalingGroup, goal: Goal, patient: bool) -> Step:
     retained = group.serving if goal.keep is None else group.serving & goal.keep
     if group.launching and patient:
         if not group.launch_suspended:
-            return Step(GroupAction.SUSPEND)
+            return NextAction(GroupAction.SUSPEND)
         held = sorted(machine.id for machine in group.machines if machine.is_held)
-        return Step(GroupAction.ABANDON, machines=held) if held else Step(GroupAction.WAIT)
+        return NextAction(GroupAction.ABANDON, machines=held) if held else NextAction(GroupAction.WAIT)
     # Whatever is still pending when patience has ended may yet come: with the goal "all that serve" it has a place.
     pending = sum(machine.is_pending for machine in group.machines)
     number = len(retained) + (pending if goal.keep is None else 0)
@@ -428,15 +428,15 @@ def next_step(group: ScalingGroup, goal: Goal, patient: bool) -> Step:
         surplus = []
     if group.desired != number or surplus:
         if not group.launch_suspended:
-            return Step(GroupAction.SUSPEND)
+            return NextAction(GroupAction.SUSPEND)
         if surplus and retained:
             # By name: left to itself, Auto Scaling might end one of those that are to stay.
-            return Step(GroupAction.TERMINATE, machines=surplus)
+            return NextAction(GroupAction.TERMINATE, machines=surplus)
         if group.desired != number:
-            return Step(GroupAction.SET_DESIRED, number)
+            return NextAction(GroupAction.SET_DESIRED, number)
     if goal.keep is not None and any(machine.id not in retained for machine in group.machines):
-        return Step(GroupAction.WAIT)
-    return Step(GroupAction.RESUME if group.launch_suspended else GroupAction.DONE)
+        return NextAction(GroupAction.WAIT)
+    return NextAction(GroupAction.RESUME if group.launch_suspended else GroupAction.DONE)
 
 
 # What people read
@@ -449,7 +449,7 @@ def clock(seconds: float) -> str:
 
 _WAITING_FOR: Mapping[FailureKind, str] = {
     FailureKind.CAPACITY: "waiting for capacity",
-    FailureKind.ZONE: "not to be had in this zone",
+    FailureKind.ZONE: "unavailable in this zone",
     FailureKind.NOT_YET: "waiting for IAM",
     FailureKind.THROTTLED: "throttled",
     FailureKind.CONFIGURATION: "refused",

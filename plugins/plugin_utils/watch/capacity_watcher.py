@@ -43,7 +43,7 @@ class CapacityWatch:
     """Of machines that configure themselves."""
     addresses: Sequence[ElasticAddress] = ()
     changed: bool = False
-    memories: dict[str, capacity.Memory] = field(default_factory=dict)
+    states: dict[str, capacity.WaitState] = field(default_factory=dict)
     _groups: dict[str, capacity.ScalingGroup] = field(default_factory=dict)
 
     def run(self) -> dict[str, Any]:
@@ -57,10 +57,14 @@ class CapacityWatch:
         missing, in_service = self._missing(), self._in_service()
         if failed:
             self._report_reasons(missing)
-            self._reach({target.name: capacity.Goal(self.memories[target.name].before) for target in self.targets})
+            self._reach({target.name: capacity.TargetState(self.states[target.name].before) for target in self.targets})
         elif capacity.GroupVerdict.SHORT in verdicts.values():
             self._reach(
-                {name: capacity.Goal() for name, verdict in verdicts.items() if verdict is capacity.GroupVerdict.SHORT}
+                {
+                    name: capacity.TargetState()
+                    for name, verdict in verdicts.items()
+                    if verdict is capacity.GroupVerdict.SHORT
+                }
             )
         self._describe(None)
         if not failed:
@@ -88,10 +92,10 @@ class CapacityWatch:
             associated = self._associate()
             now = self.api.now()
             for name, group in self._groups.items():
-                self.memories[name] = capacity.remember(self.memories.get(name), group, now)
+                self.states[name] = capacity.remember(self.states.get(name), group, now)
             for target in self.targets:
-                group, memory = self._groups[target.name], self.memories[target.name]
-                verdicts[target.name] = capacity.judge(group, target, memory, self.rules, now)
+                group, state = self._groups[target.name], self.states[target.name]
+                verdicts[target.name] = capacity.judge(group, target, state, self.rules, now)
             self._report(progress, started, now)
             if capacity.GroupVerdict.FAILED in verdicts.values():
                 return True
@@ -113,10 +117,10 @@ class CapacityWatch:
 
     def _short(self) -> frozenset[str] | None:
         """Return the groups whose launches matter: at the first poll, all."""
-        if not self.memories:
+        if not self.states:
             return None
         desired = {target.name: target.desired for target in self.targets}
-        return frozenset(name for name, memory in self.memories.items() if memory.most < desired[name])
+        return frozenset(name for name, state in self.states.items() if state.most < desired[name])
 
     def _act(self, verdicts: Mapping[str, capacity.GroupVerdict], now: float) -> bool:
         acted = False
@@ -130,7 +134,7 @@ class CapacityWatch:
                 self.api.resume(target.name)
             elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
                 self.api.set_desired(target.name, target.desired)
-                self.memories[target.name] = replace(self.memories[target.name], requested=now)
+                self.states[target.name] = replace(self.states[target.name], requested=now)
             else:
                 continue
             acted = self.changed = True
@@ -161,7 +165,7 @@ class CapacityWatch:
             }
             self._groups[name] = replace(group, setups={**group.setups, **consoles})
 
-    def _reach(self, goals: Mapping[str, capacity.Goal]) -> None:
+    def _reach(self, goals: Mapping[str, capacity.TargetState]) -> None:
         """Take all groups to their goals at once. In the end none of them has its launches suspended."""
         deadline = self.api.now() + RESOLVE_SECONDS
 
@@ -175,7 +179,7 @@ class CapacityWatch:
                 self._do(name, step)
             actions = {step.action for step in steps.values()}
             if is_late and actions <= {capacity.GroupAction.WAIT, capacity.GroupAction.DONE}:
-                # What is ending ends without us.
+                # Terminating machines need no further action.
                 for name, group in self._groups.items():
                     if group.launch_suspended:
                         self.api.resume(name)
@@ -184,7 +188,7 @@ class CapacityWatch:
 
         self._until(poll, math.inf)
 
-    def _do(self, name: str, step: capacity.Step) -> None:
+    def _do(self, name: str, step: capacity.NextAction) -> None:
         if step.action in (capacity.GroupAction.WAIT, capacity.GroupAction.DONE):
             return
         self.changed = True

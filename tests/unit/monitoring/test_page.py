@@ -43,7 +43,7 @@ def shown(**changes: Any) -> dict[str, Any]:
         run_with("first-try", 0, "waiting", nodes=0, reason="all nodes are in use"),
     ]
     problems = [
-        "the disk of deeplearning-worker2 is 94 % full",
+        "deeplearning-worker2: its root disk is 94 % full",
         "deeplearning-worker3 has written no load for 3 minutes",
     ]
     known = {"cluster": "demo", "region": "eu-west-1", "at": time.time(), "generation": 7, "desired": 3}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.contract import paths
+from deeplearning.contract import node_load, paths
 
 from tests.debian import unpacked_program
 from tests.unit.monitoring.prometheus_kit import FILES, ROOT, Prometheus, running, wait_for
@@ -46,6 +46,12 @@ def test_alerts_fire_when_they_should_and_no_earlier(tmp_path: Path) -> None:
     words = [unpacked_program("promtool", "prometheus"), "test", "rules", "alerts_test.yml"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_disk_is_almost_full_for_the_alert_as_for_the_status() -> None:
+    assert (
+        f"node_filesystem_size_bytes < {1 - node_load.FULL_PERCENT / 100:.1f}\n" in (FILES / "alerts.yml").read_text()
+    )
 
 
 def test_each_alert_has_a_test() -> None:

@@ -209,7 +209,7 @@ def test_a_timer_reports_an_error_once_and_its_end(cluster: Cluster, capsys: pyt
         assert capsys.readouterr().err == "this machine's role is not allowed create_tags.\n"
         cluster.aws.denied = set()
         assert commands.main(tick) == 0
-        assert capsys.readouterr().out == "generation 1 published\nmembers publish: all is well again\n"
+        assert capsys.readouterr().out == "generation 1 published\nmembers publish: recovered\n"
         assert commands.main(tick) == 0
         assert capsys.readouterr() == ("", "")
 

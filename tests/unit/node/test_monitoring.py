@@ -258,8 +258,8 @@ def test_problems_are_named(started: Folder, tmp_path: Path, monkeypatch: pytest
         file.write(json.dumps({"n": 9, "event": "progress", "time": time.time() - 1000, "loss": 1}) + "\n")
     assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == [
         "4 machines are desired and 3 are members",
-        "the disk of deeplearning-worker2 is 93 % full",
         "deeplearning-worker2: nvidia-smi does not end within 15 s",
+        "deeplearning-worker2: its root disk is 93 % full",
         f"deeplearning-worker3 has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes",
     ]
 
@@ -269,7 +269,7 @@ def test_a_disk_is_full_at_a_limit(
     started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: int, full: bool
 ) -> None:
     monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), loaded(2, disk_percent=disk)])
-    problem = f"the disk of deeplearning-worker2 is {disk} % full"
+    problem = f"deeplearning-worker2: its root disk is {disk} % full"
     assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == ([problem] if full else [])
 
 

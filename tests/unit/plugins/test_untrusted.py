@@ -34,7 +34,7 @@ def test_nothing_is_printed_that_a_terminal_obeys(text: str, shown: str) -> None
 
 
 def test_a_sentence_is_one_line_of_bounded_length() -> None:
-    assert u.words("fails\nCluster red is well") == "fails Cluster red is well"
+    assert u.words("fails\nCluster red is healthy") == "fails Cluster red is healthy"
     assert len(u.words("x" * 10**6)) == u.LONGEST_TEXT
 
 

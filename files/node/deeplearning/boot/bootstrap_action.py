@@ -93,7 +93,7 @@ def configure(parameters: dict[str, Any]) -> int:
         errors="replace",
         start_new_session=True,
     ) as process:
-        # It and all that it has started.
+        # Kill the whole process group.
         deadline = threading.Timer(DEADLINE_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
         deadline.start()
         for line in process.stdout or ():

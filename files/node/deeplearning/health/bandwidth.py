@@ -49,7 +49,7 @@ def bus_floor(types: Sequence[str]) -> float | None:
 
 
 def receive(allowed: str) -> int:
-    """Be the far end: print the port, accept one connection from `allowed` only, and print how many bytes came."""
+    """Receive a bandwidth test: print the port, accept one connection, from `allowed` only, and print the bytes."""
     with socket.socket() as listening:
         listening.bind(("", 0))
         listening.listen(1)

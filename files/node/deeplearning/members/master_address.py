@@ -18,7 +18,7 @@ from deeplearning.members.member_list import Members, this_member
 
 UNREACHABLE_SECONDS = 60.0
 RANK_SECONDS = 20.0
-"""So much longer waits each worker than the one before it: usually the first one is enough."""
+"""Each worker waits this much longer than the previous one: usually the first one is enough."""
 PROBE_SECONDS = 2.0
 PORT = 1
 """Nothing listens there: a machine that runs refuses the connection."""

@@ -80,7 +80,7 @@ def _run_for_timer(action: Action, options: argparse.Namespace) -> int:
             print(error, file=sys.stderr)
         return 0
     if atomic_file.remove(last_error):
-        print(f"members {options.name}: all is well again")
+        print(f"members {options.name}: recovered")
     return code
 
 

@@ -20,7 +20,6 @@ from deeplearning.runs.views import state_of
 from deeplearning.views import curves
 
 SHOWN_RUNS = 10
-FULL_PERCENT = 90
 
 
 def active_runs(config: Config) -> list[dict[str, Any]]:
@@ -72,10 +71,8 @@ def _load_problems(members: Members, loads: Mapping[str, Mapping[str, Any]]) -> 
         record = loads.get(member.instance_id)
         if record is None:
             yield f"{member.alias} has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes"
-            continue
-        if record["disk_percent"] >= FULL_PERCENT:
-            yield f"the disk of {member.alias} is {record['disk_percent']} % full"
-        yield from (f"{member.alias}: {error}" for error in record["errors"])
+        else:
+            yield from (f"{member.alias}: {text}" for text in node_load.problems(record))
 
 
 def _run_problems(runs: list[dict[str, Any]]) -> Iterator[str]:

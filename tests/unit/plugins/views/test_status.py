@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
@@ -441,8 +442,8 @@ def test_the_limits_of_what_is_old_near_full_or_silent() -> None:
     def loaded(percent: int) -> Observations:
         return replace(SEEN, answer={**ANSWER, "loads": [{**LOAD, "disk_percent": percent}]})
 
-    assert problems_with(loaded(status.FULL_PERCENT - 1), instance(1, "c-master", LaunchTime=NOW)) == []
-    (full,) = problems_with(loaded(status.FULL_PERCENT), instance(1, "c-master", LaunchTime=NOW))
+    assert problems_with(loaded(node_load.FULL_PERCENT - 1), instance(1, "c-master", LaunchTime=NOW)) == []
+    (full,) = problems_with(loaded(node_load.FULL_PERCENT), instance(1, "c-master", LaunchTime=NOW))
     assert full == "deeplearning-worker2: its root disk is 90 % full"
 
     templates = {"c-workers": {2: version(2)}}

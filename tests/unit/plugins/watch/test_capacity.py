@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import (
     FailureKind,
-    Goal,
     GroupAction,
     GroupInstance,
     GroupTarget,
     GroupVerdict,
     LaunchAttempt,
-    Memory,
     NodeSetup,
     Policy,
     ScalingGroup,
+    TargetState,
     WaitRules,
+    WaitState,
     elsewhere,
     explain,
     judge,
@@ -61,7 +61,7 @@ def group(serving: int = 0, pending: int = 0, failures: Sequence[str] = (), **mo
 
 
 FIVE = GroupTarget("workers", 5, 2)
-NEW = Memory(0.0)
+NEW = WaitState(0.0)
 RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0)
 HELD = frozenset({"Launch"})
 
@@ -115,9 +115,9 @@ def test_an_unhealthy_machine_does_not_count() -> None:
     assert judge(seen, FIVE, NEW, RULES, 1.0) is GroupVerdict.WAIT
 
 
-ALL = Goal()
-NONE = Goal(frozenset())
-FIRST_TWO = Goal(frozenset({"i-0", "i-1"}))
+ALL = TargetState()
+NONE = TargetState(frozenset())
+FIRST_TWO = TargetState(frozenset({"i-0", "i-1"}))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ FIRST_TWO = Goal(frozenset({"i-0", "i-1"}))
         ),
     ],
 )
-def test_the_way_back(seen: ScalingGroup, goal: Goal, patient: bool, step: tuple[GroupAction, int]) -> None:
+def test_the_way_back(seen: ScalingGroup, goal: TargetState, patient: bool, step: tuple[GroupAction, int]) -> None:
     actual = next_step(seen, goal, patient)
     assert (actual.action, actual.number) == step
 
@@ -418,7 +418,7 @@ def test_only_machines_that_failed_with_another_bundle_are_outdated() -> None:
 
 
 def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() -> None:
-    before = Goal(frozenset({"i-0", "i-1"}))
+    before = TargetState(frozenset({"i-0", "i-1"}))
     seen = booting(2, failed(), configuring())
     assert next_step(seen, before, True).action is GroupAction.SUSPEND
     step = next_step(replace(seen, suspended=HELD), before, True)

@@ -15,12 +15,12 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity im
     GroupTarget,
     GroupVerdict,
     LaunchAttempt,
-    Memory,
     MissingMachines,
     NodeSetup,
     Policy,
     ScalingGroup,
     WaitRules,
+    WaitState,
     classify,
     clock,
     elsewhere,
@@ -86,7 +86,7 @@ def failed(*messages: str, desired: int = 3, machines: Any = ()) -> ScalingGroup
     ("message", "words"),
     [
         ("There is no Spot capacity available", "waiting for capacity"),
-        ("not supported in your requested availability zone", "not to be had in this zone"),
+        ("not supported in your requested availability zone", "unavailable in this zone"),
         ("vCPU limit", "failed"),
         ("invalid IAM instance profile", "waiting for IAM"),
         ("Request limit exceeded.", "throttled"),
@@ -171,7 +171,7 @@ def test_the_memory_of_a_wait() -> None:
     attempt = LaunchAttempt("a", "Successful", 0.0, machine="i-2")
     first = remember(None, ScalingGroup("w", 3, serving, attempts=[attempt]), 10.0)
     # i-2 was launched by this run.
-    assert first == Memory(10.0, frozenset({"i-1"}), 2, 10.0, 10.0)
+    assert first == WaitState(10.0, frozenset({"i-1"}), 2, 10.0, 10.0)
     same = remember(first, ScalingGroup("w", 3, serving), 20.0)
     assert same == first
     grown = remember(same, ScalingGroup("w", 3, [*serving, GroupInstance("i-3")]), 30.0)
@@ -270,29 +270,29 @@ def test_progress_of_machines_that_configure_themselves_names_the_slowest() -> N
     assert progress_of(only, GroupTarget("w", 1), True, 100.0) == "0/1 ready, 1 failed"
 
 
-NEW = Memory(0.0)
+NEW = WaitState(0.0)
 BUSY = "Request limit exceeded."
 RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
 
 
 @pytest.mark.parametrize(
-    ("group", "memory", "now", "verdict"),
+    ("group", "state", "now", "verdict"),
     [
         # Transient failures are tried again some seconds after the last of them, or of our own request.
-        (failed(BUSY), Memory(0.0), 16.0, "request"),
-        (failed(BUSY), Memory(0.0), 15.9, "wait"),
-        (failed(BUSY), Memory(0.0, requested=5.0), 19.9, "wait"),
-        (failed(BUSY), Memory(0.0, requested=5.0), 20.0, "request"),
-        (failed(BUSY, "no Spot capacity"), Memory(0.0), 20.0, "wait"),
+        (failed(BUSY), WaitState(0.0), 16.0, "request"),
+        (failed(BUSY), WaitState(0.0), 15.9, "wait"),
+        (failed(BUSY), WaitState(0.0, requested=5.0), 19.9, "wait"),
+        (failed(BUSY), WaitState(0.0, requested=5.0), 20.0, "request"),
+        (failed(BUSY, "no Spot capacity"), WaitState(0.0), 20.0, "wait"),
         # A profile that is not in effect for this long never will be.
-        (failed("invalid IAM instance profile"), Memory(0.0), 179.9, "request"),
-        (failed("invalid IAM instance profile"), Memory(0.0), 180.0, "failed"),
-        (failed(BUSY, "invalid IAM instance profile"), Memory(0.0), 180.0, "request"),
-        (failed(), Memory(0.0), 599.9, "request"),
-        (failed(), Memory(0.0), 600.0, "failed"),
-        (failed("It failed."), Memory(0.0, progress=10.0), 69.9, "wait"),
-        (failed("It failed."), Memory(0.0, progress=10.0), 70.0, "failed"),
-        (failed("not authorized", "no Spot capacity"), Memory(0.0), 1.0, "failed"),
+        (failed("invalid IAM instance profile"), WaitState(0.0), 179.9, "request"),
+        (failed("invalid IAM instance profile"), WaitState(0.0), 180.0, "failed"),
+        (failed(BUSY, "invalid IAM instance profile"), WaitState(0.0), 180.0, "request"),
+        (failed(), WaitState(0.0), 599.9, "request"),
+        (failed(), WaitState(0.0), 600.0, "failed"),
+        (failed("It failed."), WaitState(0.0, progress=10.0), 69.9, "wait"),
+        (failed("It failed."), WaitState(0.0, progress=10.0), 70.0, "failed"),
+        (failed("not authorized", "no Spot capacity"), WaitState(0.0), 1.0, "failed"),
         # Failures of machines that came later do not count.
         (failed(BUSY, "not authorized", machines=[GroupInstance("i-1"), GroupInstance("i-2")]), NEW, 1.0, "wait"),
         (
@@ -301,8 +301,10 @@ RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="b")
             1.0,
             "failed",
         ),
-        (failed(BUSY, BUSY, BUSY, "not authorized"), Memory(0.0), 1.0, "wait"),
+        (failed(BUSY, BUSY, BUSY, "not authorized"), WaitState(0.0), 1.0, "wait"),
     ],
 )
-def test_when_a_group_is_tried_again_or_given_up(group: ScalingGroup, memory: Memory, now: float, verdict: str) -> None:
-    assert judge(group, GroupTarget("w", 3, 1), memory, RULES, now) is GroupVerdict(verdict)
+def test_when_a_group_is_tried_again_or_given_up(
+    group: ScalingGroup, state: WaitState, now: float, verdict: str
+) -> None:
+    assert judge(group, GroupTarget("w", 3, 1), state, RULES, now) is GroupVerdict(verdict)
