@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -195,13 +196,8 @@ def _table(nodes: Sequence[str], checks: Sequence[Check]) -> list[str]:
         return []
     names = list(dict.fromkeys(check["name"] for check in checks if check["node"] in nodes))
     state = {(check["node"], check["name"]): "ok" if check["ok"] else "FAILS" for check in checks}
-    width = max(len(node) for node in nodes)
     rows = [["", *names], *([node, *(state.get((node, name), "-") for name in names)] for node in nodes)]
-    return ["  " + "  ".join([row[0].ljust(width), *map(_column, row[1:], names)]).rstrip() for row in rows]
-
-
-def _column(word: str, name: str) -> str:
-    return word.ljust(max(len(name), len("FAILS")))
+    return text_table(rows, "  ")
 
 
 def _failure_lines(check: Check) -> list[str]:
@@ -211,5 +207,5 @@ def _failure_lines(check: Check) -> list[str]:
 
 def _conclusion(cluster: str, nodes: int, failing: int) -> str:
     if failing:
-        return f"Cluster {cluster} is not well: {failing} {'check fails' if failing == 1 else 'checks fail'}."
+        return f"Cluster {cluster} is not healthy: {failing} {'check fails' if failing == 1 else 'checks fail'}."
     return f"Cluster {cluster} is healthy: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."

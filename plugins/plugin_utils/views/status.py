@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report i
     HELD,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
@@ -359,11 +360,11 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     return [
         *(f"  Problem: {one_line(problem).rstrip('.')}." for problem in status["problems"]),
         "",
-        *_indented(_member_rows(status["members"])),
+        *text_table(_member_rows(status["members"]), "  "),
         *_count_of_hidden(status["members"]),
         "",
         *(
-            _indented(_run_rows(status["runs"]))
+            text_table(_run_rows(status["runs"]), "  ")
             or ["  No runs." if not status["master_problem"] else "  Runs: unknown."]
         ),
         "",
@@ -424,8 +425,3 @@ def _run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         for run in runs
     ]
     return [["run", "state", "framework", "nodes", "progress", "asked at"], *rows] if rows else []
-
-
-def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

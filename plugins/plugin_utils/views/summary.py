@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import s
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
@@ -224,8 +225,7 @@ def summary_lines(
     rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned)
     if file:
         rows.append(("as JSON", file))
-    width = max((len(label) for label, value in rows if value), default=0)
-    return [*lines, *details, *(f"  {label:<{width}}  {value}" for label, value in rows if value)]
+    return [*lines, *details, *text_table([row for row in rows if row[1]], "  ")]
 
 
 def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
@@ -302,8 +302,7 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
         rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")
     if file and any("\n" in reason for reason in summary["reasons"]):
         rows.append(("details", file))
-    width = max(len(label) for label, _value in rows)
-    return [f"  {label:<{width}}  {value}" for label, value in rows]
+    return text_table(rows, "  ")
 
 
 def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import distribution_problem
+from deeplearning.contract.tables import text_table
 
 WORKER, CHIEF, PS, SERVER, SCHEDULER = "worker", "chief", "ps", "server", "scheduler"
 
@@ -214,9 +215,4 @@ def table(plan: Plan) -> str:
         address = plan.node(process.node).address
         port = str(process.port or "-")
         rows.append([str(number), process.node, address, process.role, str(process.rank), gpus, port])
-    return aligned(rows)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+    return "\n".join(text_table(rows))

@@ -17,9 +17,9 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import STATES
 from deeplearning.contract.run_stall import STALLED
 from deeplearning.contract.schema import format_time
+from deeplearning.contract.tables import text_table
 from deeplearning.runs import units
 from deeplearning.runs.folder import Folder, find_run
-from deeplearning.runs.plan import aligned
 
 POLL_SECONDS = 0.5
 VANISHED_SECONDS = 3.0
@@ -71,7 +71,7 @@ def overview_table(runs: list[dict[str, Any]]) -> str:
         epoch = (run["progress"] or {}).get("epoch")
         values = [run["exit_code"], run["framework"], run["distribution"], len(run["nodes"]), epoch, run["asked_at"]]
         rows.append([run["run_id"], run["state"], *map(_cell, values)])
-    return aligned(rows) if len(rows) > 1 else "There is no run yet."
+    return "\n".join(text_table(rows)) if len(rows) > 1 else "There is no run yet."
 
 
 def _cell(value: Any) -> str:
@@ -112,7 +112,7 @@ def detail_text(folder: Folder) -> str:
         lines.append(", ".join(f"{key} {value:.6g}" for key, value in known.items()))
     if result:
         lines.append(result["sentence"])
-    return "\n".join([*lines, "", aligned(rows)])
+    return "\n".join([*lines, "", *text_table(rows)])
 
 
 def evaluation(folder: Folder) -> Any:

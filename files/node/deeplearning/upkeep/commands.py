@@ -16,6 +16,7 @@ from deeplearning.aws import AwsClient
 from deeplearning.config import read_config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.tables import text_table
 from deeplearning.members import check_times, load
 from deeplearning.members.applying import apply, forget
 from deeplearning.members.master_address import associate
@@ -172,10 +173,8 @@ def _table(members: Members) -> str:
         [m.alias, m.instance_id, m.private_ip, m.instance_type, str(m.gpus), str(m.slots), m.state]
         for m in members.members
     ]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    lines.append(f"generation {members.generation}, {len(members.members)} of {members.desired} desired machines")
-    return "\n".join(lines)
+    count = f"generation {members.generation}, {len(members.members)} of {members.desired} desired machines"
+    return "\n".join([*text_table(rows), count])
 
 
 def _wait(options: argparse.Namespace) -> int:

@@ -68,7 +68,7 @@ def test_locations_of_a_policy_may_end_with_a_slash() -> None:
 def test_a_verdict_has_its_lines_and_counts_a_training_that_was_made() -> None:
     no_answer = {"deeplearning-master": {"unreachable": True, "msg": "no route"}}
     verdict = filtered("health_verdict", no_answer, "red")
-    assert verdict["ok"] is False and verdict["lines"][-1] == "Cluster red is not well: 1 check fails."
+    assert verdict["ok"] is False and verdict["lines"][-1] == "Cluster red is not healthy: 1 check fails."
     # A run that was skipped, or not requested, is no check.
     for training in (None, {}, {"skipped": True, "rc": 1}):
         assert filtered("health_verdict", no_answer, "red", [], training) == verdict

@@ -35,7 +35,7 @@ def test_one_failing_check_is_reported_with_its_node_its_reason_and_what_to_do()
     assert not result["ok"] and failing(result) == [("deeplearning-worker2", "efs")]
     assert "deeplearning-worker2, efs: no file seen of a" in text
     assert f"    what to do: {ADVICE['efs']}" in text
-    assert text[-1] == "Cluster red is not well: 1 check fails."
+    assert text[-1] == "Cluster red is not healthy: 1 check fails."
 
 
 def test_a_node_that_cannot_be_reached_is_a_failing_check_and_hides_no_other() -> None:
@@ -149,13 +149,13 @@ def test_the_whole_table_with_all_that_is_wrong() -> None:
     }
     result = verdict(results, ["i-1"], training)
     assert verdict_lines("red", result) == [
-        "                        reachable  disk   ssh    efs    members  versions  member  all-reduce",
-        "  deeplearning-master   ok         ok     ok     ok     -        ok        -       -",
-        "  deeplearning-worker2  ok         ok     FAILS  ok     FAILS    FAILS     -       -",
-        "  deeplearning-worker3  FAILS      -      -      -      -        -         -       -",
-        "  deeplearning-worker4  ok         ok     ok     ok     -        ok        -       -",
-        "  i-1                   -          -      -      -      -        -         FAILS   -",
-        "  all                   -          -      -      -      -        -         -       FAILS",
+        "                        reachable  disk  ssh    efs  members  versions  member  all-reduce",
+        "  deeplearning-master   ok         ok    ok     ok   -        ok        -       -",
+        "  deeplearning-worker2  ok         ok    FAILS  ok   FAILS    FAILS     -       -",
+        "  deeplearning-worker3  FAILS      -     -      -    -        -         -       -",
+        "  deeplearning-worker4  ok         ok    ok     ok   -        ok        -       -",
+        "  i-1                   -          -     -      -    -        -         FAILS   -",
+        "  all                   -          -     -      -    -        -         -       FAILS",
         "all-reduce: 8 ranks",
         "deeplearning-worker2, ssh: it refuses",
         f"    what to do: {ADVICE['ssh']}",
@@ -170,7 +170,7 @@ def test_the_whole_table_with_all_that_is_wrong() -> None:
         f"    what to do: {ADVICE['member']}",
         "all, all-reduce: 8 ranks",
         "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
-        "Cluster red is not well: 6 checks fail.",
+        "Cluster red is not healthy: 6 checks fail.",
     ]
     assert (result["schema"], result["ok"]) == (1, False)
 
@@ -238,4 +238,4 @@ def test_a_large_cluster_shows_only_nodes_that_fail() -> None:
     one = verdict_lines("red", verdict({"n": node_result()}))
     assert one[-1] == "Cluster red is healthy: 1 node, all checks pass."
     alone = verdict_lines("red", verdict({}))
-    assert alone[0].split() == ["cluster"] and alone[-1] == "Cluster red is not well: 1 check fails."
+    assert alone[0].split() == ["cluster"] and alone[-1] == "Cluster red is not healthy: 1 check fails."

@@ -66,5 +66,5 @@ def test_a_failing_check_fails_the_playbook_and_hides_no_other(tmp_path: Path) -
     assert code == 2
     assert f"deeplearning-master, efs: {EVIL}" in output
     assert "deeplearning-worker2, reachable: Connection timed out" in output
-    assert f"Cluster red is not well: 2 checks fail. All of it is in {tmp_path}/red.health.json." in output
+    assert f"Cluster red is not healthy: 2 checks fail. All of it is in {tmp_path}/red.health.json." in output
     assert not verdict["ok"]

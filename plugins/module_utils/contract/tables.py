@@ -1,0 +1,14 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Tables for terminals, on the operator's machine and on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def text_table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
+    """Return a line for each row, with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
