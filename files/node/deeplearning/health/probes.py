@@ -22,6 +22,7 @@ from deeplearning.environment import installed
 
 EFS_SECONDS = 20.0
 KEPT_SECONDS = 3600
+REPLACED_SECONDS = 5.0
 SSH_AT_ONCE, SSH_SECONDS = 16, 40.0
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
 
@@ -106,20 +107,30 @@ def _remove_old(folder: Path) -> None:
 
 
 def missing_token_files(folder: Path, names: Sequence[str]) -> list[str]:
-    """Return the nodes whose file is missing or has other content. Each rewrites its own while others read it."""
+    """Return the nodes whose file stays missing, or has other content.
+
+    Each node rewrites its own while others read it, and NFS may show no file meanwhile, on a busy machine for long.
+    """
 
     def read() -> list[str]:
-        return [name for name in names if not _has_content(folder / name, name)]
+        end = time.monotonic() + REPLACED_SECONDS
+        contents = {name: _content(folder / name) for name in names}
+        while None in contents.values() and time.monotonic() < end:
+            time.sleep(0.2)  # between two readings
+            contents |= {name: _content(folder / name) for name, content in contents.items() if content is None}
+        return [name for name in names if contents[name] != name.encode()]
 
     return list(within(EFS_SECONDS, read))
 
 
-def _has_content(file: Path, content: str) -> bool:
+def _content(file: Path) -> bytes | None:
+    """Return a file's content, None if there is no file, and nothing of what is not to be read."""
     try:
-        read = atomic_file.retry_while_replaced(lambda: safe_files.read(str(file)))
-    except (FileNotFoundError, UserError):
-        return False
-    return read == content.encode()
+        return atomic_file.retry_while_replaced(lambda: safe_files.read(str(file)))
+    except FileNotFoundError:
+        return None
+    except UserError:
+        return b""
 
 
 def environments() -> dict[str, str]:
