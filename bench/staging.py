@@ -7,6 +7,7 @@ which is what several nodes are good for on AWS. `localcloud up --cpus-per-insta
 from __future__ import annotations
 
 import io
+import json
 import random
 import statistics
 import subprocess
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT), str(ROOT / "files/node"), str(Path(__file__).parent)]
 
+from deeplearning.contract.manifest import digest  # noqa: E402
 from report import Row, write  # noqa: E402
 
 from tests.account.kit import REGION  # noqa: E402
@@ -64,7 +66,7 @@ def unpacked(cluster: Cluster, source: str, nodes: int) -> float:
     for name in names:
         cluster.says(name, "true")
     started = time.monotonic()
-    line = f"deeplearning unpack {{}} small --from {source} --share {{}}/{nodes}"
+    line = f"deeplearning unpack {{}} small {source} --share {{}}/{nodes}"
     shares = [
         subprocess.Popen(cluster.ssh_words(name) + [line.format("share", number)], stdout=subprocess.DEVNULL)
         for number, name in enumerate(names, 1)
@@ -82,7 +84,9 @@ def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
         staged = cluster.play("stage.yml", dataset="small", source_dir=str(pack(folder / "small")))
         assert staged.code == 0, staged.output[-6000:]
         account = cloud.client("sts").get_caller_identity()["Account"]
-        source = f"s3://{cluster.name}-{account}-{REGION}/data/small"
+        bucket = f"{account}-{REGION}-deeplearning-data"
+        listed = json.load(cloud.client("s3").get_object(Bucket=bucket, Key="small/manifest.json")["Body"])
+        source = f"--from s3://{bucket}/small --sha256 {digest(listed)}"
         rounds: dict[int, list[float]] = {nodes: [] for nodes in NODES}
         for _unused in range(ROUNDS):
             for nodes, found in rounds.items():

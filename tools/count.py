@@ -34,7 +34,7 @@ LINES = {
     "roles and playbooks": ("roles", "playbooks"),
     "the local cloud": ("localcloud",),
 }
-"""The folders whose lines of code are counted. Tests are not, those of the local cloud neither."""
+"""The folders whose lines of code are counted. Tests are not counted, including the local cloud's."""
 
 
 @dataclass(frozen=True)

@@ -354,7 +354,14 @@ TABLE: Sequence[Option] = (
         "Send all files again, in place of what others have put in the bucket.",
         _STAGE,
     ),
-    Option("stage_nodes", r.integer(1, MOST_NODES), None, 2, "How many nodes unpack. Without it, all.", _STAGE),
+    Option(
+        "stage_nodes",
+        r.integer(1, MOST_NODES),
+        None,
+        2,
+        "How many nodes unpack. Without it all, but no more than there are archives.",
+        _STAGE,
+    ),
     Option(
         "destroy",
         r.text,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.health import ADVICE
 from deeplearning import machine, safe_files
-from deeplearning.contract import paths
+from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.gpus.evidence import Evidence
@@ -146,10 +145,13 @@ def test_a_token_shows_the_clock_offset_and_old_tokens_are_removed(
     assert probes.missing_token_files(folder, asked) == asked[1:]
 
 
-def test_a_token_that_is_being_replaced_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", atomic_file.BEING_REPLACED)
+def test_a_token_that_is_being_replaced_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     (tmp_path / "deeplearning-worker2").write_text("deeplearning-worker2")
     # On a machine whose processors are busy, for longer than a file is usually replaced.
-    really, errors = safe_files.read, [FileNotFoundError(errno.ENOENT, "No such file or directory")] * 6
+    really, errors = safe_files.read, [OSError(code, os.strerror(code))] * 6
 
     def read_being_replaced(path: str) -> bytes:
         if errors:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import shutil
 import tarfile
 import threading
 import zipfile
@@ -26,7 +27,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build, digest, read
 from deeplearning.data import extract
 from deeplearning.data import unpack_cli as cli
-from deeplearning.data.extract import UnpackFolder, dealt, finish, show, unpack
+from deeplearning.data.extract import RECORDS, UnpackFolder, finish, parts_of_node, show, unpack
 from deeplearning.data.ranged_reader import RangedReader, Source
 from deeplearning.data.sources import sha256_of
 
@@ -93,7 +94,7 @@ def test_a_zip_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int) 
     [
         ([5], 1, [[0]]),
         ([5], 3, [[0], [], []]),
-        ([1, 9, 2], 1, [[1, 2, 0]]),
+        ([1, 9, 2], 1, [[0, 1, 2]]),
         # As COCO: train2017, val2017, annotations, weights.
         ([190, 8, 2, 1], 2, [[0], [1, 2, 3]]),
         ([4, 4, 4, 4], 2, [[0, 2], [1, 3]]),
@@ -102,7 +103,7 @@ def test_a_zip_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int) 
 )
 def test_parts_are_dealt_by_their_sizes(sizes: list[int], shares: int, expected: list[list[int]]) -> None:
     parts = [{"size": size} for size in sizes]
-    assert [dealt(parts, share, shares) for share in range(shares)] == expected
+    assert [parts_of_node(parts, share, shares) for share in range(shares)] == expected
 
 
 def test_each_node_unpacks_its_parts(place: UnpackFolder, staged: Path) -> None:
@@ -159,6 +160,58 @@ def test_a_complete_part_is_not_unpacked_again(
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet) == {"changed": False, "files": first["files"]}
     assert unpack(place, Source(str(staged), ""), 0, 1, quiet) == {"changed": True, "files": first["files"] + 1}
     assert unpacked == ["b.tar"]
+
+
+def test_a_record_does_not_outlive_its_files(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a person removes the hidden folder to make room."""
+    tar(staged / "a.tar", {"a": b"a"})
+    tar(staged / "b.tar", {"b": b"b"})
+    manifest(staged, "a.tar", "b.tar")
+    assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"] and place.record(V1, 0).exists()
+    shutil.rmtree(place.partial(V1))
+    unpack(place, Source(str(staged), ""), 1, 2, quiet)
+    with pytest.raises(UserError, match="a.tar of coco is not unpacked"):
+        finish(place, Source(str(staged), "").manifest(), V1)
+    all_of(place, staged, 2)
+    assert files_in(place.path) == {"a": b"a", "b": b"b"} and not (place.path / RECORDS).exists()
+
+
+def test_an_attempt_that_another_node_removes_is_not_begun_again(
+    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar(staged / "a.tar", contents())
+    tar(staged / "b.tar", {"b": b"b"})
+    manifest(staged, "a.tar", "b.tar")
+    read = extract.files_of
+
+    def removed_meanwhile(opened: Any, part: Any) -> Any:
+        place.remove(V1)
+        return read(opened, part)
+
+    monkeypatch.setattr(extract, "files_of", removed_meanwhile)
+    with pytest.raises(UserError, match="in which a.tar is unpacked has been removed meanwhile.* run stage.yml again"):
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
+    assert os.listdir(place.root) == []
+
+
+def test_of_two_files_with_one_path_that_of_the_last_archive_stays(place: UnpackFolder, staged: Path) -> None:
+    tar(staged / "a.tar", {"labels.csv": b"old"})
+    tar(staged / "b.tar", {"labels.csv": b"newer", "large": bytes(100_000)})
+    tar(staged / "c.tar", {"labels.csv": b"new"})
+    manifest(staged, "a.tar", "b.tar", "c.tar")
+    all_of(place, staged, 1)
+    assert (place.path / "labels.csv").read_bytes() == b"new"
+    assert json.loads((place.path / ".deeplearning.json").read_text())["files"]["labels.csv"] == 3
+
+
+def test_the_name_of_the_records_is_refused_in_an_archive(place: UnpackFolder, staged: Path) -> None:
+    tar(staged / "a.tar", {f"{RECORDS}/0.json": b"{}"})
+    manifest(staged, "a.tar")
+    with pytest.raises(UserError, match=f"{RECORDS} is a name of ours: pack it without"):
+        unpack(place, Source(str(staged), ""), 0, 1, quiet)
+    assert os.listdir(place.root) == []
 
 
 def test_an_interrupted_part_resumes(place: UnpackFolder, staged: Path) -> None:
@@ -706,10 +759,11 @@ def test_nothing_of_another_version_gets_into_the_dataset(place: UnpackFolder, s
 
 def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged: Path) -> None:
     as_nobody(lambda: shared.partial(V2).mkdir())
-    as_nobody(lambda: shared.records(V2).symlink_to(outside(shared)))
+    shares = shared.root / f".coco.{V2}.shares"
+    as_nobody(lambda: shares.symlink_to(outside(shared)))
     (outside(shared) / "mine").touch()
     all_of(shared, staged, 1)
-    assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shared.records(V2).name, "coco"])
+    assert sorted(os.listdir(shared.root)) == sorted([shared.partial(V2).name, shares.name, "coco"])
     assert os.listdir(outside(shared)) == ["mine"]
 
 
@@ -924,7 +978,6 @@ PREPARED = {
     "a file": lambda place: place.partial(V1).write_text(""),
     "a folder that all may write": lambda place: (place.partial(V1).mkdir(), place.partial(V1).chmod(0o777)),
     "records": lambda place: place.records(V1).mkdir(parents=True),
-    "records that are a link": lambda place: place.records(V1).symlink_to(outside(place)),
     "the set": lambda place: (
         place.path.mkdir(),
         (place.path / ".deeplearning.json").write_text(f'{{"version": "{V1}"}}'),

@@ -8,7 +8,7 @@ from urllib.request import Request
 
 
 class OwnMachine(Protocol):
-    """first_stage.py's: this machine, and what it asks AWS for."""
+    """The interface of first_stage.Machine that the program of the bundle uses."""
 
     parameters: dict[str, Any]
     instance_id: str

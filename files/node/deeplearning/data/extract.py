@@ -42,6 +42,8 @@ from deeplearning.data.sources import Progress
 
 MARKER_BYTES = 64 * 1024 * 1024
 """Earlier versions listed all files of a data set in it."""
+RECORDS = ".deeplearning.parts"
+"""The folder for the records of the parts that are unpacked, next to their files. It is removed before the rename."""
 LISTED = 100
 """How many files the marker lists with their sizes. The rename that put them there put all of them there."""
 
@@ -77,7 +79,8 @@ class UnpackFolder:
         return self.root / f".{self.name}.{attempt}.unpacking"
 
     def records(self, attempt: str) -> Path:
-        return self.root / f".{self.name}.{attempt}.unpacked"
+        """Return the folder of the records. It is inside the one of the files, so that no record outlives these."""
+        return self.partial(attempt) / RECORDS
 
     def record(self, attempt: str, number: int) -> Path:
         """Return the record of a part that is unpacked, by its place in the manifest."""
@@ -92,24 +95,28 @@ class UnpackFolder:
         return records
 
     def remove(self, attempt: str) -> None:
-        """Remove what has been unpacked in an attempt. Records go last, so that none outlives its files.
-
-        Several nodes may do this at once, so a missing file is no error.
-        """
-        for folder in (self.partial(attempt), self.records(attempt)):
-            shutil.rmtree(folder, ignore_errors=True)
+        """Remove what has been unpacked in an attempt."""
+        _remove(self.partial(attempt))
 
     def remove_others(self, attempt: str) -> None:
         """Remove what other attempts have left, with or without a name."""
-        ours = {self.partial(attempt).name, self.records(attempt).name}
         # Earlier versions left shares.
-        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|unpacked|shares)")
+        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
         for name in os.listdir(self.root):
             folder = self.root / name
             # Several nodes do this at once.
             with contextlib.suppress(FileNotFoundError):
-                if left.fullmatch(name) and name not in ours and folder.lstat().st_uid == os.geteuid():
-                    shutil.rmtree(folder, ignore_errors=True)
+                if left.fullmatch(name) and folder != self.partial(attempt) and folder.lstat().st_uid == os.geteuid():
+                    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of files, the records first: no interruption leaves a record without its files.
+
+    Several nodes may do this at once, so a missing file is no error.
+    """
+    shutil.rmtree(folder / RECORDS, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _list(folder: Path) -> list[str]:
@@ -132,16 +139,18 @@ def show(folder: UnpackFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"there": bool(version), "path": str(folder.path), "version": manifest["version"], "bytes": _bytes(manifest)}
 
 
-def dealt(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -> list[int]:
-    """Return which parts a node unpacks, by their places: each goes to the node that has the fewest bytes, the largest
-    part first."""
-    bytes_of, ours = [0] * shares, []
+def parts_of_node(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -> list[int]:
+    """Return which parts a node unpacks, by their places in the manifest, and in that order.
+
+    The largest part is dealt first. Each goes to the node that has the fewest bytes.
+    """
+    bytes_of, numbers = [0] * shares, []
     for number in sorted(range(len(parts)), key=lambda number: -int(parts[number]["size"])):
         node = bytes_of.index(min(bytes_of))
         bytes_of[node] += parts[number]["size"]
         if node == share:
-            ours.append(number)
-    return ours
+            numbers.append(number)
+    return sorted(numbers)
 
 
 def unpack(
@@ -153,22 +162,23 @@ def unpack(
     attempt, parts = source.attempt(manifest), manifest["parts"]
     safe_paths.shared_folder(str(folder.root))
     folder.remove_others(attempt)
-    safe_paths.own_folder(str(folder.records(attempt)))
-    records, ours = folder.read_records(attempt), dealt(parts, share, shares)
-    left = [number for number in ours if number not in records]
-    if left:
-        _require_space(folder, sum(part["size"] for number, part in enumerate(parts) if number not in records))
-        safe_paths.own_folder(str(folder.partial(attempt)))
+    if folder.partial(attempt).name not in _list(folder.root):
+        _require_space(folder, manifest)
+    for path in (folder.partial(attempt), folder.records(attempt)):
+        safe_paths.own_folder(str(path))
+    records, numbers = folder.read_records(attempt), parts_of_node(parts, share, shares)
+    remaining = [number for number in numbers if number not in records]
     progress = Progress(report, REPORT_SECONDS * shares)
-    progress.total = sum(parts[number]["size"] for number in left)
-    for number in left:
+    progress.total = sum(parts[number]["size"] for number in remaining)
+    for number in remaining:
         try:
-            records[number] = _unpacked(folder, source, parts[number], attempt, progress.add)
+            with _error_messages(folder, attempt, parts[number]):
+                records[number] = _unpacked(folder, source, parts[number], attempt, progress.add)
+                atomic_file.replace(str(folder.record(attempt, number)), json.dumps(records[number]).encode())
         except BadArchive:
             folder.remove(attempt)
             raise
-        atomic_file.replace(str(folder.record(attempt, number)), json.dumps(records[number]).encode())
-    return {"changed": bool(left), "files": sum(records[number]["files"] for number in ours)}
+    return {"changed": bool(remaining), "files": sum(records[number]["files"] for number in numbers)}
 
 
 def _unpacked(
@@ -177,7 +187,7 @@ def _unpacked(
     """Unpack a part, compare it with its checksum, and return its record."""
     done: dict[str, Any] = {"files": 0, "some": {}}
     checksum = Checksum()
-    with _error_messages(folder, part), _Writers(folder.partial(attempt), part["name"]) as writers:
+    with _Writers(folder.partial(attempt), part["name"]) as writers:
         _compare_files(source, part)
         with source.open(part["name"], part["size"], progress, checksum) as opened:
             for file in files_of(opened, part):
@@ -195,21 +205,18 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
     if show(folder, manifest)["there"]:
         return {"changed": create_links(folder.path, folder.root.parent, manifest["links"]), "path": str(folder.path)}
     unpacked = folder.partial(attempt)
-    for path in filter(os.path.lexists, (folder.records(attempt), unpacked)):
+    for path in filter(os.path.lexists, (unpacked, folder.records(attempt))):
         safe_paths.check_folder(str(path), os.geteuid())
     records = folder.read_records(attempt)
     for number, part in enumerate(manifest["parts"]):
         if number not in records:
             raise UserError(f"{part['name']} of {folder.name} is not unpacked: run stage.yml again.")
-    if not unpacked.exists():
-        folder.remove(attempt)
-        raise UserError(f"{unpacked} is missing: run stage.yml again, which unpacks all of it.")
     files = itertools.chain.from_iterable(records[number]["some"].items() for number in sorted(records))
     marker = {"schema": 1, "data": folder.name, "version": manifest["version"]}
     marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(one["files"] for one in records.values())}
     (unpacked / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
+    shutil.rmtree(folder.records(attempt))
     os.rename(unpacked, folder.path)
-    folder.remove(attempt)
     create_links(folder.path, folder.root.parent, manifest["links"])
     return {"changed": True, "path": str(folder.path), "files": marker["count"]}
 
@@ -239,8 +246,8 @@ def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progre
 
 
 @contextlib.contextmanager
-def _error_messages(folder: UnpackFolder, part: Mapping[str, Any]) -> Iterator[None]:
-    """Turn the errors of a damaged archive and of a full disk into messages."""
+def _error_messages(folder: UnpackFolder, attempt: str, part: Mapping[str, Any]) -> Iterator[None]:
+    """Turn the errors of a damaged archive, of a full disk and of a folder that was removed into messages."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -248,6 +255,11 @@ def _error_messages(folder: UnpackFolder, part: Mapping[str, Any]) -> Iterator[N
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(f"{folder.root} is full: make room, and run stage.yml again. It resumes there.") from None
+        if folder.partial(attempt).name not in _list(folder.root):
+            raise UserError(
+                f"the folder in which {part['name']} is unpacked has been removed meanwhile, as by a node that has "
+                "refused another archive: see its message, and run stage.yml again."
+            ) from None
         raise
 
 
@@ -256,7 +268,8 @@ class _Writers:
 
     def __init__(self, folder: Path, part: str) -> None:
         self._folder, self._part = folder, part
-        self._created: set[Path] = set()
+        # If another node removes the folder, it is not created again.
+        self._created = {Path(".")}
 
     def __enter__(self) -> _Writers:
         self._pool = ThreadPoolExecutor(WRITERS)
@@ -320,7 +333,10 @@ def _inside(part: Mapping[str, Any], name: str) -> Path:
         path = path.relative_to(part["strip"])
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
         raise BadArchive(f"{part['name']} has a file {name!r}, which is no path below a folder: it is not unpacked.")
-    return Path(part["to"]) / path
+    path = Path(part["to"]) / path
+    if path.parts[0] == RECORDS:
+        raise BadArchive(f"{part['name']} has a file {name!r}, and {RECORDS} is a name of ours: pack it without.")
+    return path
 
 
 def _version_at(folder: UnpackFolder) -> str:
@@ -339,8 +355,8 @@ def _bytes(manifest: Mapping[str, Any]) -> int:
     return sum(part["size"] for part in manifest["parts"])
 
 
-def _require_space(folder: UnpackFolder, needed: int) -> None:
-    free = shutil.disk_usage(folder.root).free
+def _require_space(folder: UnpackFolder, manifest: Mapping[str, Any]) -> None:
+    free, needed = shutil.disk_usage(folder.root).free, _bytes(manifest)
     if needed > free:
         raise UserError(
             f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: make room."

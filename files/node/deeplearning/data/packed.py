@@ -43,7 +43,7 @@ def _zipped(opened: io.BufferedReader) -> Iterator[File]:
 
 
 def _tarred(opened: io.BufferedReader, is_packed: bool) -> Iterator[File]:
-    """Of an archive that is packed, what is no file is left out, as links in published sources are."""
+    """Skip links and devices in a tar.gz, because published sources contain them. Refuse them in a tar."""
     with tarfile.open(fileobj=opened, mode="r|gz" if is_packed else "r:", tarinfo=StrictTarInfo) as archive:
         for member in archive:
             # Do not keep the members: there may be millions.

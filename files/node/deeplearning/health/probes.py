@@ -127,10 +127,12 @@ def _content(file: Path) -> bytes | None:
     """Return a file's content, None if there is no file, and nothing of what is not to be read."""
     try:
         return atomic_file.retry_while_replaced(lambda: safe_files.read(str(file)))
-    except FileNotFoundError:
-        return None
     except UserError:
         return b""
+    except OSError as error:
+        if error.errno in atomic_file.BEING_REPLACED:
+            return None
+        raise
 
 
 def environments() -> dict[str, str]:

@@ -134,15 +134,12 @@ class Attempt:
         exit_code = child.wait()
         for helper in self._helpers:
             helper.wait()
-        was_stopped = self.state in (AttemptState.SAVING, AttemptState.STOPPING)
         self.state = AttemptState.ENDED
         for log in self.processes.logs:
             log.close()
         self.progress.close()
         self._check_mastership()
-        # After a lost node, Open MPI 5 ends with 0, too.
-        is_complete = self.processes.leader_succeeded and not exit_code and not was_stopped
-        lost = {} if is_complete else self.stop_leftovers()
+        lost = self.stop_leftovers()
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         self.stall.end()
