@@ -402,7 +402,7 @@ def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
     for share in range(3):
         unpack(folder, source, share, 3, lambda _event: None)
     manifest = source.manifest()
-    finish(folder, manifest, 3, source.attempt(manifest))
+    finish(folder, manifest, source.attempt(manifest))
     files = {str(file.relative_to(efs / "data/coco2017")) for file in (efs / "data/coco2017").rglob("*.*")}
     images = {f"{which}2017/{number:012}.jpg" for which in ("train", "val") for number in range(3)}
     weights = {f"pretrained-models/{part.name}" for part in ours.parts if part.to}
