@@ -109,6 +109,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot imp
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import domain
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES
 
 
 def store(aws: Aws, bucket: str, account: str, key: str, body: bytes) -> None:
@@ -150,6 +151,7 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     changed = bucket.ensure(bundle_key(sha256), body)
     common = {
         **first_stage_parameters(),
+        "largest_report": MAX_BYTES,
         "cluster": options["cluster"]["cluster"],
         "region": aws.region,
         "suffix": domain(aws.partition),

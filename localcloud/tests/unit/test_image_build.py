@@ -64,6 +64,7 @@ def test_what_runs_in_an_image_is_complete() -> None:
     needed = set()
     for file in features.SHARED:
         for node in ast.walk(ast.parse((features.MODULE_UTILS / file).read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file} has a relative import"
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ansible_collections."):
                 module = Path(str(node.module).rpartition("module_utils.")[2].replace(".", "/"))
                 is_file = (features.MODULE_UTILS / f"{module}.py").exists()

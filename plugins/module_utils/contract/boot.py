@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import report
-
 HOOK = "deeplearning-configure"
 """The launch lifecycle hook of both Auto Scaling groups: a machine is not in service before it is configured."""
 HOOK_SECONDS = 900
@@ -44,7 +42,6 @@ def first_stage_parameters() -> dict[str, Any]:
         "network_seconds": NETWORK_SECONDS,
         "attempts": ATTEMPTS,
         "failure_seconds": FAILURE_SECONDS,
-        "largest_report": report.MAX_BYTES,
     }
 
 

@@ -17,12 +17,14 @@ from urllib.request import Request, urlopen
 import pytest
 from deeplearning.boot import first_stage
 from deeplearning.contract.boot import first_stage_parameters
+from deeplearning.contract.report import MAX_BYTES
 
 INSTANCE = "i-0123456789abcdef0"
 ROLE_ID = "AROA0123456789EXAMPLE"
 SHA256 = "a" * 64
 PARAMETERS: dict[str, Any] = {
     **first_stage_parameters(),
+    "largest_report": MAX_BYTES,
     "cluster": "red",
     "region": "us-east-1",
     "suffix": "amazonaws.com",

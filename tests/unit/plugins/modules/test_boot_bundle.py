@@ -129,6 +129,7 @@ def test_user_data_names_the_bundle_and_the_machine(run: Run, s3: Any) -> None:
     assert sorted(answer["user_data"]) == ["master", "worker"]
     common = {
         **boot.first_stage_parameters(),
+        "largest_report": 64 * 1024,
         "cluster": "c",
         "region": "us-east-1",
         "suffix": "amazonaws.com",
