@@ -126,7 +126,7 @@ def missing_token_files(folder: Path, names: Sequence[str]) -> list[str]:
 def _content(file: Path) -> bytes | None:
     """Return a file's content, None if there is no file, and nothing of what is not to be read."""
     try:
-        return atomic_file.retry_while_replaced(lambda: safe_files.read(str(file)))
+        return safe_files.read(str(file))
     except UserError:
         return b""
     except OSError as error:
