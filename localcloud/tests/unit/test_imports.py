@@ -67,7 +67,7 @@ def test_lazy_type_only_and_relative_imports_count(tmp_path: Path) -> None:
         "from .e import E\n"
     )
     known = {f"localcloud.{name}": path for name in "abcde"}
-    assert set(imports.imported("localcloud.a", path, known)) == {f"localcloud.{name}" for name in "bcde"}
+    assert set(imports.imports_of("localcloud.a", path, known)) == {f"localcloud.{name}" for name in "bcde"}
 
 
 def test_the_command_does_not_load_what_only_the_service_needs() -> None:

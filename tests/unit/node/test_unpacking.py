@@ -162,9 +162,7 @@ def test_a_complete_part_is_not_unpacked_again(
     assert unpacked == ["b.tar"]
 
 
-def test_a_record_does_not_outlive_its_files(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_does_not_outlive_its_files(place: UnpackFolder, staged: Path) -> None:
     """As when a person removes the hidden folder to make room."""
     tar(staged / "a.tar", {"a": b"a"})
     tar(staged / "b.tar", {"b": b"b"})

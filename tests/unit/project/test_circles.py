@@ -27,10 +27,10 @@ def test_no_imports_go_in_a_circle(package: str) -> None:
     files = imports.graph(imports.modules(ROOT / PACKAGES[package], package))
     assert len(files) > 50
     assert imports.circle(files) == []
-    assert imports.circle(imports.grouped(files, lambda module: folder(package, module))) == []
+    assert imports.circle(imports.group_imports(files, lambda module: folder(package, module))) == []
 
 
 def test_a_circle_of_folders_is_found() -> None:
     files = {"p.a.x": {"p.b.y"}, "p.b.y": set(), "p.b.z": {"p.a.x"}, "p.c": {"p.a.x"}}
     assert imports.circle(files) == []
-    assert set(imports.circle(imports.grouped(files, lambda module: folder("p", module)))) == {"a", "b"}
+    assert set(imports.circle(imports.group_imports(files, lambda module: folder("p", module)))) == {"a", "b"}
