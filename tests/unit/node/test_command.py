@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from deeplearning import aws as aws_module
-from deeplearning import cli, environment, machine
+from deeplearning import cli, config, environment, identity, machine
 from deeplearning.config import Config, read_config
 from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
@@ -386,6 +386,32 @@ def test_the_cluster_record_is_validated(cluster: Cluster) -> None:
         Path(paths.CLUSTER).unlink()
         with pytest.raises(UserError, match="configure this node"):
             read_config()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("data show generated", "data show photos --bucket /nonexistent", "data stage photos --bucket /nonexistent"),
+        *("run list", "run show missing", "status", "env", "tensorboard check all", "members apply", "members report"),
+        *("members load", "members metrics", "health begin token"),
+        *("gpus faults", f"unpack show photos --from /nonexistent --sha256 {'0' * 64}"),
+    ],
+)
+def test_a_command_reads_the_nodes_configuration_once(
+    command: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it succeeds or not."""
+    opened: list[str] = []
+
+    def counted(path: str, *words: Any, **more: Any) -> Any:
+        opened.append(path)
+        return open(path, *words, **more)
+
+    monkeypatch.setattr(config, "open", counted, raising=False)
+    monkeypatch.setattr(identity.os, "geteuid", lambda: 1000)
+    with cluster.node(1).here():
+        cli.main(command.split())
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("value", [1.5, True, "1", -1, None, 10**12])

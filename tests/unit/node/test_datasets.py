@@ -67,7 +67,6 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(download, "RETRY_SECONDS", 0)
     # This machine's disks stay as they are.
     monkeypatch.setattr(staging.own_disk, "prepare", lambda _root: None)
-    monkeypatch.setattr(staging, "read_config", lambda: SimpleNamespace(region="here"))
     mount = tmp_path / "efs"
     mount.mkdir()
     return mount
@@ -624,7 +623,7 @@ def test_a_key_that_is_no_checksum_is_refused(data: Callable[..., list[Any]], ef
 def test_a_copy_of_s3_on_the_nodes_own_disk_leaves_nothing_on_the_file_system(
     efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "_aws", lambda: Bucket(set__a=b"aaaa"))
+    monkeypatch.setattr(staging, "AwsClient", lambda _region: Bucket(set__a=b"aaaa"))
     path = Path(staged(efs, "s3://bucket/set", "", True)["path"])
     assert path.parent == staging.ON_NODE and (path / "a").read_bytes() == b"aaaa"
     assert not list(efs.rglob("*"))

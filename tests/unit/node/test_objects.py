@@ -317,7 +317,7 @@ def test_a_disk_that_becomes_full_is_one_sentence_and_the_pieces_stay(
             content = content[:count]
         return pwrite(descriptor, content, position)
 
-    monkeypatch.setattr(staging, "_aws", lambda: bucket)
+    monkeypatch.setattr(staging, "AwsClient", lambda _region: bucket)
     request, efs = StagingRequest("s3://bucket/set"), tmp_path / "efs"
     efs.mkdir()
     with monkeypatch.context() as patched:

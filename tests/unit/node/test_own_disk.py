@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,7 +122,8 @@ def test_a_required_instance_store_that_is_missing_is_one_sentence(
 ) -> None:
     own_disk.require_instance_store()
     monkeypatch.setattr(own_disk, "_volumes", list)
-    monkeypatch.setattr(cli, "read_config", lambda: type("Config", (), {"user": "nobody", "efs_mount": "/efs"}))
+    config = SimpleNamespace(user="nobody", efs_mount="/efs", region="here")
+    monkeypatch.setattr(cli, "read_config", lambda: config)
     monkeypatch.setattr(cli, "become", lambda _user: None)
     with pytest.raises(UserError, match="data_on is instance_store, and this machine's type has none that is free"):
         cli.main(["show", "photos", "--on", "instance_store"])

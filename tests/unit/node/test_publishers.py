@@ -183,7 +183,6 @@ def publishers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publ
     monkeypatch.setattr(urllib.request, "_opener", None)
     for module in (download, operator_download):
         monkeypatch.setattr(module, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(staging, "read_config", lambda: None)
     yield publishers
     publishers.close()
 

@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.key and not KEY.fullmatch(options.key):
         raise UserError(f"--key is {options.key}: give the file's MD5.")
-    request = staging.StagingRequest(options.data, options.source, options.on != "efs", options.bucket)
     config = read_config()
+    request = staging.StagingRequest(options.data, options.source, options.on != "efs", options.bucket, config.region)
     become(config.user)
     if options.on == "instance_store":
         own_disk.require_instance_store()

@@ -24,7 +24,6 @@ from typing import Any, Callable
 
 from deeplearning import programs, safe_paths
 from deeplearning.aws import AwsClient
-from deeplearning.config import read_config
 from deeplearning.contract import datasets, paths, schema
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
@@ -53,10 +52,17 @@ class StagingRequest:
     on_node: bool = False
     bucket: str = ""
     """Where stage.yml has staged data sets, each in a folder of its own."""
+    region: str = ""
+    """The region of the buckets."""
 
     @property
     def is_folder(self) -> bool:
         return not (self.data in DATASETS or self.data == GENERATED or self.data.startswith("s3://"))
+
+    @property
+    def archives(self) -> Source:
+        """Return what stage.yml has staged of the data, if it has."""
+        return Source(f"{self.bucket}/{self.data}", self.region, self.data)
 
     @property
     def is_in_place(self) -> bool:
@@ -137,7 +143,7 @@ def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Sou
     if request.on_node and shared.is_dir() and is_shared:
         return _existing_folder(request.data, str(folder.efs_mount))
     if request.bucket and is_dataset_name(request.data):
-        archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
+        archives = request.archives
         if archives.exists():
             return archives
     if request.is_folder:
@@ -155,7 +161,7 @@ def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
     if not (own and request.on_node and request.is_folder):
         return
     shared = Path(paths.dataset(str(folder.efs_mount), request.data))
-    archives = Source(f"{request.bucket}/{request.data}", read_config().region, request.data)
+    archives = request.archives
     if shared.is_dir():
         staged = marker_of(shared).get("version")
     else:
@@ -277,7 +283,7 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
         _fetch_dataset(request, folder, progress, report)
     else:
         bucket, _slash, prefix = request.data[5:].partition("/")
-        fetch_s3(_aws(), bucket, prefix, partial, progress)
+        fetch_s3(AwsClient(request.region), bucket, prefix, partial, progress)
     # A copy has the marker of what it was copied from.
     files = [file for file in sorted(partial.rglob("*")) if file.is_file() and file != partial / paths.MARKER]
     sizes = {str(file.relative_to(partial)): file.stat().st_size for file in files}
@@ -344,7 +350,7 @@ def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress
         urls = (address,) if request.source else (*part.mirrors, address)
         fetch_urls(urls, file, check, progress, _advice(request), note)
         return
-    _copy(address, file, progress)
+    _copy(address, file, progress, request.region)
     try:
         check(file)
     except UserError:
@@ -367,7 +373,7 @@ def _address(request: StagingRequest, part: DatasetFile) -> str:
     return request.source or part.url
 
 
-def _copy(address: str, file: Path, progress: Progress) -> None:
+def _copy(address: str, file: Path, progress: Progress, region: str) -> None:
     """Copy an object of S3, or a file of this node."""
     if not address.startswith("s3://"):
         shutil.copyfile(address, file)
@@ -375,7 +381,7 @@ def _copy(address: str, file: Path, progress: Progress) -> None:
     bucket, _slash, key = address[5:].partition("/")
     folder = file.with_name(f"{file.name}.object")
     folder.mkdir(exist_ok=True)
-    fetch_s3(_aws(), bucket, key, folder, progress)
+    fetch_s3(AwsClient(region), bucket, key, folder, progress)
     os.replace(folder / key.rsplit("/", 1)[-1], file)
     folder.rmdir()
 
@@ -393,7 +399,3 @@ def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
             if packed:
                 with packed, open(folder / name, "wb") as output:
                     shutil.copyfileobj(packed, output)
-
-
-def _aws() -> AwsClient:
-    return AwsClient(read_config().region)
