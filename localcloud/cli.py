@@ -15,6 +15,7 @@ from typing import Any
 from localcloud import daemon, state
 from localcloud.core.errors import Refusal
 from localcloud.core.latency import latency_from
+from localcloud.image.features import FEATURES
 from localcloud.machines.namespaces import inside
 
 Arguments = argparse.Namespace
@@ -77,9 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     build = image.add_subparsers(metavar="COMMAND").add_parser(
         "build", help="build the base image, or one with frameworks inside"
     )
-    build.add_argument(
-        "--with", dest="features", default="", metavar="A,B", help="tensorflow, mxnet, pytorch, tensorpack"
-    )
+    build.add_argument("--with", dest="features", default="", metavar="A,B", help=", ".join(FEATURES))
     build.set_defaults(run=_image_build)
     return parser
 

@@ -26,30 +26,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "files/node"))
+
+from deeplearning.contract.frameworks import CUDNN_8, RECORDS  # noqa: E402
+from deeplearning.contract.gpu_proof import LEAST_DRIVERS  # noqa: E402
+
 FILES = ROOT / "roles/framework/files"
 
-CUDNN_8 = ("libcudnn_ops_infer.so.8", "libcudnn_cnn_infer.so.8")
-"""Versions before 9 do not run on GPUs that are newer than they are, although they have PTX (read on 2026-11-24):
-https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/developer/forward-compatibility.html"""
-CUDNN_9 = ("libcudnn_ops.so.9", "libcudnn_engines_precompiled.so.9")
-TENSORFLOW = ("libtensorflow_cc.so.2",)
-
-
-def cublas(major: int) -> tuple[str, ...]:
-    return (f"libcublas.so.{major}", f"libcublasLt.so.{major}")
-
-
-LIBRARIES: dict[str, dict[str, tuple[str, ...]]] = {
-    "mxnet": {
-        "mxnet-cu112": ("libmxnet.so",),
-        "nvidia-cublas-cu11": cublas(11),
-        "nvidia-cudnn-cu11": CUDNN_8,
-    },
-    "pytorch": {"torch": ("libtorch_cuda.so",), "nvidia-cublas": cublas(13), "nvidia-cudnn-cu13": CUDNN_9},
-    "tensorflow": {"tensorflow": TENSORFLOW, "nvidia-cublas-cu12": cublas(12), "nvidia-cudnn-cu12": CUDNN_9},
-    "tensorpack": {"tensorflow": TENSORFLOW, "nvidia-cublas-cu12": cublas(12), "nvidia-cudnn-cu12": CUDNN_8},
-}
-"""By framework and package: the libraries that have the kernels. The framework's own is the first one."""
 MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 """EC2's names of architectures, and those in the names of wheels."""
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux2010", "manylinux1")
@@ -104,9 +87,7 @@ def pin(framework: str, package: str) -> str:
     text = (FILES / framework / "requirements-gpu.txt").read_text(encoding="utf-8")
     match = re.search(rf"^{re.escape(package)}==\S+.*(\n    --hash.*)+", text, re.MULTILINE)
     if not match:
-        raise SystemExit(
-            f"requirements-gpu.txt of {framework} has no {package}: correct LIBRARIES in {Path(__file__).name}."
-        )
+        raise SystemExit(f"requirements-gpu.txt of {framework} has no {package}: correct `kernels` of its record.")
     return match[0]
 
 
@@ -134,7 +115,7 @@ def read(framework: str, package: str, machine: str) -> Iterator[tuple[str, list
         if not wheel:
             return
         with zipfile.ZipFile(wheel) as archive:
-            for library in LIBRARIES[framework][package]:
+            for library in RECORDS[framework].kernels[package]:
                 name = next((name for name in archive.namelist() if name.endswith(f"/{library}")), None)
                 if name:
                     path = archive.extract(name, folder)
@@ -144,13 +125,11 @@ def read(framework: str, package: str, machine: str) -> Iterator[tuple[str, list
 
 def table(framework: str) -> dict[str, Any]:
     """Return the table of a framework. For a machine that its own library has no kernels for, there is no other row."""
-    from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import LEAST_DRIVERS
-
     text = (FILES / framework / "requirements-gpu.txt").read_text(encoding="utf-8")
     cuda = re.findall(r"^nvidia-cuda-runtime(?:-cu\d+)?==(\d+)\.(\d+)", text, re.MULTILINE)[0]
     rows = []
     for machine, in_wheels in MACHINES.items():
-        for package in LIBRARIES[framework]:
+        for package in RECORDS[framework].kernels:
             read_rows = [
                 {"machine": machine, "package": pin(framework, package).split()[0], "library": library}
                 | {"kernels": native, "ptx": None if library in CUDNN_8 else ptx}
@@ -176,12 +155,9 @@ def lines(content: dict[str, Any]) -> str:
 
 
 def main(frameworks: Sequence[str]) -> None:
-    for framework in frameworks or LIBRARIES:
+    for framework in frameworks or RECORDS:
         (FILES / framework / "gpu.json").write_text(lines(table(framework)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    from ansible.plugins.loader import init_plugin_loader
-
-    init_plugin_loader([str(ROOT / "collections")])
     main(sys.argv[1:])

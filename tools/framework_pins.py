@@ -5,7 +5,6 @@ Needs `uv` and the package index. Nodes replace environments that were created f
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -15,6 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "files/node"))
+
+from deeplearning.contract.frameworks import RECORDS  # noqa: E402
+
 HEADER = "# Made by tools/framework_pins.py from {name}. It is complete: dependencies are not resolved.\n"
 UNREACHABLE = (
     "# {index} could not be reached when this file was made: the checksums of {pin}\n"
@@ -83,7 +86,7 @@ def pinned(source: Path, indexes: Mapping[str, str]) -> str:
         version = re.search(rf"^{package}==(\S+)", text, re.MULTILINE)
         if not version:
             raise SystemExit(
-                f"{source} has no {package}, for which environment.json has an index: add it, or remove the index."
+                f"{source} has no {package}, for which its record has an index: add it, or remove the index."
             )
         pin, comment = pin_from(index, package, version[1], source.with_suffix(".txt"))
         pins = [pin if other.startswith(f"{package}==") else other for other in pins]
@@ -94,8 +97,7 @@ def pinned(source: Path, indexes: Mapping[str, str]) -> str:
 def main(frameworks: Sequence[str]) -> None:
     for source in sorted(ROOT.glob("roles/framework/files/*/requirements-*.in")):
         if not frameworks or source.parent.name in frameworks:
-            needs = json.loads((source.parent / "environment.json").read_text(encoding="utf-8"))
-            indexes = needs.get("index", {}).get(source.stem.removeprefix("requirements-"), {})
+            indexes = RECORDS[source.parent.name].index.get(source.stem.removeprefix("requirements-"), {})
             source.with_suffix(".txt").write_text(pinned(source, indexes), encoding="utf-8")
             print(source.with_suffix(".txt").relative_to(ROOT))
 

@@ -134,13 +134,19 @@ def mxnet(kind: str) -> Ranks:
     return Ranks(store.rank, store.num_workers, exchange)
 
 
-def exchange_of(framework: str, distribution: str) -> Ranks:
-    if framework == "mxnet":
-        # An asynchronous store does not sum over all ranks: test the network with the synchronous one.
-        return mxnet(distribution.replace("async", "sync"))
-    if framework == "tensorpack":
-        return horovod()
-    return torch_ddp() if framework == "pytorch" else tensorflow()
+EXCHANGES = {
+    "ddp": torch_ddp,
+    "horovod": horovod,
+    "multi_worker_mirrored": tensorflow,
+    "parameter_server": tensorflow,
+}
+
+
+def exchange_of(distribution: str) -> Ranks:
+    if distribution in EXCHANGES:
+        return EXCHANGES[distribution]()
+    # An asynchronous store does not sum over all ranks: test the network with the synchronous one.
+    return mxnet(distribution.replace("async", "sync"))
 
 
 def share(rank: int, world: int) -> float:
@@ -238,8 +244,8 @@ def median_seconds(reduce: Reduce) -> float:
 
 
 def main() -> None:
-    framework, distribution = (os.environ[f"DEEPLEARNING_{name}"] for name in ("FRAMEWORK", "DISTRIBUTION"))
-    ranks = exchange_of(framework, distribution)
+    distribution = os.environ["DEEPLEARNING_DISTRIBUTION"]
+    ranks = exchange_of(distribution)
     folder = Path(os.environ["DEEPLEARNING_RUN_DIR"])
     if ranks.rank == 0:
         (folder / CONNECTED).touch()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import runpy
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from localcloud.image.recipe import base_hash
 from localcloud.machines.host import pip_folders, write_host_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-FEATURES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
-
 MODULE_UTILS = ROOT / "plugins/module_utils"
+RECORDS = runpy.run_path(str(MODULE_UTILS / "contract/frameworks.py"))["RECORDS"]
+FEATURES = tuple(RECORDS)
 SHARED = (
-    *(f"contract/{name}.py" for name in ("atomic_file", "boot", "errors", "open_mpi", "paths")),
+    *(f"contract/{name}.py" for name in ("atomic_file", "boot", "errors", "framework_probe", "frameworks")),
+    *("contract/open_mpi.py", "contract/paths.py"),
     *("node/python_env.py", "node/horovod.py"),
 )
 """The code of the module framework_env that runs without Ansible."""
@@ -41,11 +43,10 @@ def feature_hash(names: Sequence[str]) -> str:
 
 
 def needs(name: str) -> dict[str, Any]:
-    """Return what a framework needs, as the role framework defines it."""
+    """Return a framework and its pins, as the role framework has them."""
     files = ROOT / "roles/framework/files" / name
-    environment = json.loads((files / "environment.json").read_text(encoding="utf-8"))
     pins = {build: (files / f"requirements-{build}.txt").read_text(encoding="utf-8") for build in ("cpu", "gpu")}
-    return {"framework": name, "requirements": pins, **environment}
+    return {"framework": name, "requirements": pins}
 
 
 def _install(root: Path, packages: Sequence[str]) -> None:
@@ -59,7 +60,7 @@ def build(root: Path, base: Path, wheels: Path, names: Sequence[str], progress: 
     with _work_folder(root) as work:
         for name in names:
             progress(f"installing {name}: a minute or two")
-            libraries = needs(name)["libraries"].get("debian")
+            libraries = RECORDS[name].libraries.get("debian")
             if libraries:
                 _install(root, libraries)
             key = _run_in(root, work, name, "marker = python_env.install(environment, extra)")
@@ -107,9 +108,8 @@ import json
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod
 needs = json.load(open('/{_WORK}/request.json'))
-del needs['libraries']
-extra = horovod.SPEC if needs.pop('horovod') else ''
-environment = python_env.Environment(**needs)
+extra = horovod.extra_package(needs['framework'])
+environment = python_env.environment_of(**needs)
 marker = python_env.read_marker(environment)
 {statement}
 lacks_extra = not python_env.is_installed(marker, extra)

@@ -39,7 +39,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.framewor
 
 FILES = Path(__file__).resolve().parents[2] / "roles/framework/files"
 LENGTH = 12
-TABLE = "gpu.json"
 
 
 def framework_pins(frameworks: Iterable[str]) -> dict[str, str]:
@@ -47,9 +46,7 @@ def framework_pins(frameworks: Iterable[str]) -> dict[str, str]:
 
 
 def _checksum(framework: str) -> str:
-    files = [path for path in sorted((FILES / framework).iterdir()) if path.suffix in (".json", ".txt")]
-    # What is known about the packages changes none of them.
-    files = [path for path in files if path.name != TABLE]
+    files = sorted((FILES / framework).glob("requirements-*.txt"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:LENGTH]
 
 

@@ -24,9 +24,8 @@ options:
     choices: [present, absent]
     default: present
   framework:
-    description: The framework, which is also the name of the folder.
+    description: The framework, such as V(pytorch), which is also the name of the folder.
     type: str
-    choices: [tensorflow, mxnet, pytorch, tensorpack]
     required: true
   requirements:
     description: The text of the pinned requirements, by variant. Required for O(state=present).
@@ -34,18 +33,6 @@ options:
     suboptions:
       cpu: {description: For machines without GPUs., type: str, required: true}
       gpu: {description: For machines with GPUs., type: str, required: true}
-  pythons:
-    description: The versions of Python that the framework has packages for. Required for O(state=present).
-    type: list
-    elements: str
-  imports:
-    description: Modules that must be importable in the new environment. Required for O(state=present).
-    type: list
-    elements: str
-  index:
-    description: By variant and package, the package's own index, used if pip's settings do not lead to the package.
-    type: dict
-    default: {}
   wheels:
     description: A folder of wheels to install from instead of an index.
     type: str
@@ -60,10 +47,6 @@ options:
         depends on is installed as pinned.
     type: str
     default: ""
-  horovod:
-    description: Whether the environment has Horovod.
-    type: bool
-    default: false
   horovod_build:
     description:
       - Build the wheel of Horovod in O(horovod_wheels) if no wheel there fits. That needs a compiler and the headers of
@@ -89,8 +72,6 @@ EXAMPLES = r"""
   deeplearning.aws.framework_env:
     framework: pytorch
     requirements: {cpu: "{{ lookup('file', 'cpu.txt') }}", gpu: "{{ lookup('file', 'gpu.txt') }}"}
-    pythons: ["3.10", "3.11"]
-    imports: [torch]
   check_mode: true
 """
 
@@ -105,8 +86,8 @@ installed:
   type: bool
 usable:
   description:
-    - Whether there is an environment that a run can use, be it with other packages than are required. One that lacks
-      Horovod is of no use with O(horovod).
+    - Whether there is an environment that a run can use, be it with other packages than are required. A framework
+      that trains with Horovod cannot be used without it.
   returned: O(state=present)
   type: bool
 versions:
@@ -117,6 +98,11 @@ system:
   description: The operating system, such as V(debian).
   returned: O(state=present)
   type: str
+libraries:
+  description: The packages of the system that the framework needs.
+  returned: O(state=present)
+  type: list
+  elements: str
 amazons_mpi:
   description: Whether the machine has the Open MPI of AWS's images, which brings its own headers.
   returned: O(state=present)
@@ -146,41 +132,38 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import gpu_proof
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env, sources
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
-
-REQUIRED_TO_CREATE = ("requirements", "pythons", "imports")
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment, environment_of
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "framework": {"type": "str", "choices": list(FRAMEWORKS), "required": True},
+            "framework": {"type": "str", "required": True},
             "requirements": {
                 "type": "dict",
                 "options": {"cpu": {"type": "str", "required": True}, "gpu": {"type": "str", "required": True}},
             },
-            "pythons": {"type": "list", "elements": "str"},
-            "imports": {"type": "list", "elements": "str"},
-            "index": {"type": "dict", "default": {}},
             "wheels": {"type": "str", "default": ""},
             "processor": {"type": "bool", "default": False},
             "source": {"type": "str", "default": ""},
-            "horovod": {"type": "bool", "default": False},
             "horovod_build": {"type": "bool", "default": False},
             "horovod_wheels": {"type": "str", "default": ""},
             "horovod_checksums": {"type": "dict", "default": {}},
         },
-        required_if=[("state", "present", REQUIRED_TO_CREATE)],
+        required_if=[("state", "present", ["requirements"])],
         supports_check_mode=True,
     )
-    fields = ("framework", *REQUIRED_TO_CREATE, "index", "wheels", "processor")
-    environment = Environment(**{name: module.params[name] for name in fields})
-    ensure = {"present": present, "absent": absent}[module.params["state"]]
+    params = module.params
+    if params["framework"] not in RECORDS:
+        module.fail_json(msg=f"framework is {params['framework']}: give one of {', '.join(RECORDS)}.")
+    options = {name: params[name] for name in ("wheels", "processor")}
+    environment = environment_of(params["framework"], params["requirements"], **options)
+    ensure = {"present": present, "absent": absent}[params["state"]]
     try:
-        module.exit_json(**ensure(environment, module.params, module.check_mode))
+        module.exit_json(**ensure(environment, params, module.check_mode))
     except UserError as error:
         module.fail_json(msg=str(error))
 
@@ -208,16 +191,19 @@ def absent(environment: Environment, params: dict[str, Any], check: bool) -> dic
 def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
     complete = python_env.read_complete_marker(environment)
     marker = complete or python_env.read_marker(environment)
-    has_extra = python_env.is_installed(complete, extra_package(params))
+    extra = horovod.extra_package(environment.framework)
+    has_extra = python_env.is_installed(complete, extra)
     has_sources = bool(complete) and sources.is_in_use(environment, params["source"], complete)
     usable = python_env.read_usable_marker(environment)
-    lacks_horovod = params["horovod"] and "horovod" not in usable.get("versions", {})
+    lacks_horovod = extra and "horovod" not in usable.get("versions", {})
+    system, _unused = python_env.system()
     state: dict[str, Any] = {
         "ready": bool(complete) and has_extra and has_sources,
         "installed": bool(marker),
         "usable": bool(usable) and not lacks_horovod,
         "versions": marker.get("versions", {}),
-        "system": python_env.system()[0],
+        "system": system,
+        "libraries": list(RECORDS[environment.framework].libraries.get(system, ())),
         "amazons_mpi": horovod.has_amazons_mpi(),
         "python": ".".join(marker.get("python", "").split(".")[:2]),
     }
@@ -231,7 +217,7 @@ def inspect(environment: Environment, params: dict[str, Any]) -> dict[str, Any]:
 
 def install(environment: Environment, params: dict[str, Any]) -> dict[str, str]:
     """Create or complete the environment, and return the checksum of the wheel that was built, by its name."""
-    extra = extra_package(params)
+    extra = horovod.extra_package(environment.framework)
     built: dict[str, str] = {}
     marker = python_env.install(environment, extra)
     if not python_env.is_installed(marker, extra):
@@ -271,10 +257,6 @@ def build_wheel(environment: Environment, marker: dict[str, Any], folder: str) -
         return horovod.build(environment, marker["versions"], folder)
     except UserError as error:
         raise UserError(f"{error}\nUse the pins that it was built with before, or another framework.") from None
-
-
-def extra_package(params: dict[str, Any]) -> str:
-    return horovod.SPEC if params["horovod"] else ""
 
 
 if __name__ == "__main__":

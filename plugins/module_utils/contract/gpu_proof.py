@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import bounded_program, framework_probe, paths
+from .frameworks import RECORDS
 
-PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "tensorpack": "tensorflow", "mxnet": "mxnet"}
-"""The package of each framework that computes on GPUs."""
 LEAST_DRIVERS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 """By the first number of a framework's CUDA version, the oldest driver that runs it, whatever the second number is:
 NVIDIA's page "Minor Version Compatibility", read on 2026-11-24."""
@@ -52,7 +51,7 @@ class NodeGpus:
 
     @property
     def package(self) -> str:
-        return PACKAGES[self.framework]
+        return RECORDS[self.framework].package
 
 
 @dataclass(frozen=True)

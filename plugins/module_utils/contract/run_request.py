@@ -12,7 +12,7 @@ from typing import Any
 
 from . import run_cost, schema
 from .errors import UserError
-from .frameworks import FRAMEWORKS, ON_ONE_NODE, distribution_problem, may_have_servers
+from .frameworks import FRAMEWORKS, ON_ONE_NODE, RECORDS, distribution_problem, may_have_servers
 from .identifiers import RUN_ID
 from .schema import Check, InvalidValue, matching
 
@@ -205,9 +205,10 @@ def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
             "distribution that has them. Example: -e distribution=parameter_server"
         )
     from_s3 = [word for word in values.get("script_args") or () if "s3://" in word]
-    if framework == "mxnet" and from_s3 and not values.get("python"):
+    record = RECORDS.get(framework)
+    if record and not record.reads_s3 and from_s3 and not values.get("python"):
         bucket = from_s3[0].partition("s3://")[2].split("/")[0] or "bucket"
         yield (
-            f"script_args has {from_s3[0]}, and this MXNet cannot read S3: let the data be staged, and write {{data}} "
-            f"in its place. Example: -e dataset=s3://{bucket}/folder"
+            f"script_args has {from_s3[0]}, and this {framework} cannot read S3: let the data be staged, and write "
+            f"{{data}} in its place. Example: -e dataset=s3://{bucket}/folder"
         )

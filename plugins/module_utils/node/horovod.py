@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, open_mpi
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import (
     Environment,
     install_verified,
@@ -63,20 +64,18 @@ TOOLKITS = Path("/usr/local")
 """The folder of CUDA's toolkits: cuda-12.8, cuda-13.0 and so on, and cuda, which is one of them or a link to one."""
 
 
-class Kit(NamedTuple):
-    """How Horovod is built for one framework."""
-
-    package: str
-    module: str
-    switch: str
+SWITCHES = {"tensorflow": "TENSORFLOW", "torch": "PYTORCH", "mxnet": "MXNET"}
+"""Horovod's names of the packages that it can be built for."""
 
 
-KITS: Mapping[str, Kit] = {"tensorpack": Kit("tensorflow", "horovod.tensorflow", "TENSORFLOW")}
+def extra_package(framework: str) -> str:
+    """Return the pin of Horovod if the framework trains with it, otherwise an empty text."""
+    return SPEC if RECORDS[framework].has_horovod else ""
 
 
 def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
     """Return all that a wheel for this environment has to fit, as the name of its folder."""
-    package = KITS[environment.framework].package
+    package = RECORDS[environment.framework].package
     framework = versions.get(package) or versions.get(f"{package}-cpu", "")
     python = python_version(environment.python).replace(".", "")
     parts = [f"horovod-{VERSION}", f"{package}-{framework}", f"cp{python}", f"openmpi-{mpi_version()}"]
@@ -204,7 +203,6 @@ def _version_of(package: str, versions: Mapping[str, str]) -> str:
 
 def build(environment: Environment, versions: Mapping[str, str], folder: str) -> Wheel:
     """Build a wheel, verify that it has MPI and NCCL as needed, and only then put it into the folder."""
-    kit = KITS[environment.framework]
     name = wheel_key(environment, versions)
     with tempfile.TemporaryDirectory(prefix="horovod-") as scratch:
         work = Path(scratch)
@@ -215,7 +213,7 @@ def build(environment: Environment, versions: Mapping[str, str], folder: str) ->
         process = subprocess.run(
             [str(environment.python), "setup.py", "-q", "bdist_wheel", "-d", str(out)],
             cwd=source,
-            env=_variables(environment, kit, work, tools, versions),
+            env=_variables(environment, work, tools, versions),
             capture_output=True,
             text=True,
             check=False,
@@ -224,7 +222,7 @@ def build(environment: Environment, versions: Mapping[str, str], folder: str) ->
             reason = last_errors(process.stdout + process.stderr)
             raise UserError(f"{SPEC} could not be built for {name}: {reason}")
         wheel = next(out.glob("*.whl"))
-        _verify(environment, kit, wheel, work)
+        _verify(environment, wheel, work)
         content = wheel.read_bytes()
         os.makedirs(f"{folder}/{name}", exist_ok=True)
         # Other nodes never see a part of it.
@@ -259,10 +257,9 @@ def _disable_xla_operations(source: Path) -> None:
     recipe.write_text("".join(line for line in lines if "xla_mpi_ops.cc" not in line), encoding="utf-8")
 
 
-def _variables(
-    environment: Environment, kit: Kit, work: Path, tools: Path, versions: Mapping[str, str]
-) -> dict[str, str]:
+def _variables(environment: Environment, work: Path, tools: Path, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables of the build."""
+    switch = SWITCHES[RECORDS[environment.framework].package]
     # The last option counts: no debugging information, which doubles the time and needs ten times the space.
     compiler = work / "c++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@" -g0\n', encoding="ascii")
@@ -280,8 +277,8 @@ def _variables(
         "HOROVOD_WITHOUT_GLOO": "1",
         # Every processor since 2013 has these. Other nodes may lack further features of this processor.
         "HOROVOD_BUILD_ARCH_FLAGS": "-mf16c -mavx -mfma" if platform.machine() == "x86_64" else "",
-        **{f"HOROVOD_WITHOUT_{other}": "1" for other in ("TENSORFLOW", "PYTORCH", "MXNET") if other != kit.switch},
-        f"HOROVOD_WITH_{kit.switch}": "1",
+        **{f"HOROVOD_WITHOUT_{other}": "1" for other in SWITCHES.values() if other != switch},
+        f"HOROVOD_WITH_{switch}": "1",
     }
     if environment.variant == "gpu":
         toolkit = find_toolkit(versions)
@@ -315,11 +312,12 @@ print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built()), sorted(libraries)])
 """
 
 
-def _verify(environment: Environment, kit: Kit, wheel: Path, work: Path) -> None:
+def _verify(environment: Environment, wheel: Path, work: Path) -> None:
     """Raise UserError if the wheel lacks MPI or NCCL: it would train, but slowly. Or if it loads others."""
     site = work / "site"
     pip_install(environment, "--no-index", "--target", str(site), str(wheel))
-    output = run([str(environment.python), "-c", LOADED.format(module=kit.module)], PYTHONPATH=str(site))
+    program = LOADED.format(module=f"horovod.{RECORDS[environment.framework].package}")
+    output = run([str(environment.python), "-c", program], PYTHONPATH=str(site))
     mpi, nccl, libraries = json.loads(output.splitlines()[-1])
     needed = {"MPI": mpi, **({"NCCL": nccl} if environment.variant == "gpu" else {})}
     missing = [name for name, present in needed.items() if not present]

@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, paths
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, framework_probe, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import NETWORK_SECONDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
 
 # It also runs without Ansible, so it cannot use run_command of a module.
 # pylint: disable=ansible-bad-function
@@ -38,9 +39,6 @@ DRIVER = Path(paths.NVIDIA_DRIVER)
 """The GPU packages need it."""
 GIB = {"cpu": 3, "gpu": 10}
 """What the largest environment takes while it is installed, its archives included (measured with tensorflow 2.21)."""
-DRIVER_LIBRARY = "libcuda.so.1"
-CUDA_LINKS = ("mxnet",)
-"""Packages whose libraries look for CUDA's only in their own folder, where NVIDIA's wheels install nothing."""
 SYSTEM_FOLDERS = (Path("/usr/bin"), Path("/usr/local/bin"))
 VERIFIED = ("--require-hashes", "--only-binary", ":all:")
 """pip's options for pins: compare each file with the pinned checksums, and run no code of a package to install it."""
@@ -109,6 +107,12 @@ class Environment:
     def pip_options(self) -> Sequence[str]:
         """pip's options that say where packages come from."""
         return ["--no-index", "--find-links", self.wheels] if self.wheels else []
+
+
+def environment_of(framework: str, requirements: Mapping[str, str], **options: Any) -> Environment:
+    """Return the environment of a framework with these pins."""
+    record = RECORDS[framework]
+    return Environment(framework, requirements, record.pythons, record.imports, record.index, **options)
 
 
 def read_complete_marker(environment: Environment) -> dict[str, Any]:
@@ -290,10 +294,11 @@ def _require_room(environment: Environment) -> None:
 
 def _require_driver_library(python: str) -> None:
     """Raise UserError if frameworks cannot open the library that talks to NVIDIA's driver."""
-    if _output(Path(python), f"import ctypes; ctypes.CDLL('{DRIVER_LIBRARY}'); print('yes')") != "yes":
+    if _output(Path(python), f"import ctypes; ctypes.CDLL('{framework_probe.LIBRARY}'); print('yes')") != "yes":
         raise UserError(
-            f"NVIDIA's driver is loaded, and its library {DRIVER_LIBRARY} cannot be opened: install the library of the "
-            "same version (Debian: libcuda1; NVIDIA's repository: libnvidia-compute), or take one of AWS's images."
+            f"NVIDIA's driver is loaded, and its library {framework_probe.LIBRARY} cannot be opened: install the "
+            "library of the same version (Debian: libcuda1; NVIDIA's repository: libnvidia-compute), or take one of "
+            "AWS's images."
         )
 
 
@@ -326,10 +331,11 @@ def install_pins(environment: Environment, pins: Sequence[str]) -> None:
 
 
 def link_cuda_libraries(environment: Environment) -> None:
-    for packages in environment.path.glob("lib/python3*/site-packages"):
-        for package in filter(Path.is_dir, (packages / name for name in CUDA_LINKS)):
-            for library in packages.glob("nvidia/*/lib/*.so*"):
-                (package / library.name).symlink_to(os.path.relpath(library, package))
+    record = RECORDS[environment.framework]
+    for packages in environment.path.glob("lib/python3*/site-packages") if record.links_cuda else ():
+        package = packages / record.package
+        for library in packages.glob("nvidia/*/lib/*.so*"):
+            (package / library.name).symlink_to(os.path.relpath(library, package))
 
 
 def _install_from_own_index(environment: Environment, pin: str, index: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import (
     DEFAULT_STOP_SECONDS,
     MOST_STOP_SECONDS,
@@ -27,7 +27,7 @@ _STAGE = ("stage",)
 TABLE: Sequence[Option] = (
     Option(
         "framework",
-        r.choice(*FRAMEWORKS),
+        r.choice(*RECORDS),
         None,
         "pytorch",
         "The framework that trains. Without it, `cluster_default_framework`.",
@@ -38,8 +38,9 @@ TABLE: Sequence[Option] = (
         _DISTRIBUTION,
         None,
         "dist_sync",
-        "How the processes work together. tensorflow: multi_worker_mirrored (default), parameter_server; mxnet: "
-        "local, device, dist_sync, dist_device_sync, dist_async; pytorch: ddp; tensorpack: horovod.",
+        "How the processes work together. "
+        f"{'; '.join(f'{name}: ' + ', '.join(known) for name, known in DISTRIBUTIONS.items())}. By default the first, "
+        "or what fits the machines.",
         _TRAIN,
     ),
     Option(
@@ -297,7 +298,7 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "framework",
-        r.choice(*FRAMEWORKS),
+        r.choice(*RECORDS),
         None,
         "pytorch",
         "The framework of that short run. Without it, `cluster_default_framework`.",
@@ -432,7 +433,7 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "image_frameworks",
-        r.list_of(r.choice("tensorflow", "mxnet", "pytorch")),
+        r.list_of(r.choice(*(name for name, record in RECORDS.items() if not record.has_horovod))),
         [],
         ["pytorch"],
         "The frameworks to install in the image. Without it, `cluster_default_framework`.",

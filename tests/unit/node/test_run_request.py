@@ -55,7 +55,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"repository": {"url": "https://h/x.git", "ref": "v1"}}, "give url, ref and commit"),
         ({"repository": {"url": "https://h/x.git", "ref": "v1", "commit": ""}}, "repository is {"),
         ({"framework": "mxnet", "distribution": "device", "nodes": 2}, "on one node, and nodes is 2: give nodes=1"),
-        ({"framework": "mxnet", "script_args": ["--data=s3://b/k"]}, "this MXNet cannot read S3"),
+        ({"framework": "mxnet", "script_args": ["--data=s3://b/k"]}, "this mxnet cannot read S3"),
         ({"resume": "r1"}, "framework cannot be changed when a run is resumed"),
     ],
 )

@@ -65,9 +65,6 @@ ALLOWED = {
     # Roles by the state that their caller wants: argument_specs has the choices.
     *((f"roles/{name}/tasks/main.yml", f"{{{{ {name}_state }}}}.yml") for name in
       ("cluster_env", "efs_mount", "framework", "monitoring")),
-    # One of two; the role framework refuses names of frameworks that are not in its specs.
-    ("playbooks/tasks/node/framework.yml",
-     "deeplearning.aws.{{ 'tensorpack' if __framework == 'tensorpack' else 'framework' }}"),
     # The inventory's names: made of ranks and instance ids, which are matched against patterns.
     ("playbooks/train.yml", "{{ groups['master'][0] }}"),
     ("playbooks/tasks/runs/status.yml", "{{ groups['master'][0] }}"),
@@ -226,10 +223,11 @@ LOOKED_UP = {
     "ansible.builtin.file": ("framework_name ~ '/",),
     "ansible.builtin.fileglob": ("__cluster_env_sources",),
     "ansible.builtin.config": ("'COLLECTIONS_PATHS'",),
+    "ansible.builtin.vars": ("__framework ~ '_source'",),
     "vars": ("'for'",),
 }
-"""What lookups read: files of this repository (the role framework accepts four names), a variable whose name is a word
-of Python, and where Ansible searches for collections."""
+"""What lookups read: files of this repository (the role framework refuses other names than its own), the sources of a
+framework of ours, a variable whose name is a word of Python, and where Ansible searches for collections."""
 
 
 def test_lookups_read_files_of_this_repository_alone() -> None:

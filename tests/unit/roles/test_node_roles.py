@@ -17,7 +17,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
@@ -239,8 +239,8 @@ AMAZON_2023 = {"system": "amzn", **NO_PYTHON}
 def test_an_environment_needs_packages_of_the_system(
     inspected: dict[str, Any], framework: str, packages: set[str]
 ) -> None:
-    needs = json.loads((ROLES / f"framework/files/{framework}/environment.json").read_text())
-    variables = {"__framework_inspected": inspected, "__framework_needs": needs}
+    libraries = list(RECORDS[framework].libraries.get(inspected["system"], ()))
+    variables = {"__framework_inspected": {**inspected, "libraries": libraries}}
     assert set(value("framework", "__framework_packages", "", **variables)) == packages
 
 
@@ -281,24 +281,21 @@ def test_horovod_is_built_with_the_headers_of_the_environments_python(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setattr(python_env, "SYSTEM_FOLDERS", (tmp_path,))
     monkeypatch.setattr(python_env, "system", lambda: (system, system))
-    needs = json.loads((ROLES / "framework/files/tensorpack/environment.json").read_text())
-    environment = python_env.Environment(
-        "tensorpack", {"cpu": "", "gpu": ""}, needs["pythons"], needs["imports"], folder=tmp_path / "env"
-    )
-    before = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    environment = python_env.environment_of("tensorpack", {"cpu": "", "gpu": ""}, folder=tmp_path / "env")
+    before = framework_env.inspect(environment, {"source": ""})
     # What the environment's marker says of it later.
     marker = {"requirements_sha256": environment.digest, "python": f"{before['python']}.7"}
     environment.python.parent.mkdir(parents=True)
     environment.python.touch()
     python_env.write_marker(environment, marker)
-    after = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    after = framework_env.inspect(environment, {"source": ""})
     assert after["python"] == before["python"]
     variables = {"__framework_inspected": before, "__framework_environment": after}
     assert sorted(value("framework", "__framework_system.build", "", **variables)) == sorted(build)
     monkeypatch.setattr(open_mpi, "AMAZON_FOLDERS", (str(tmp_path / "amazon"),))
     (tmp_path / "amazon").mkdir()
     (tmp_path / "amazon/mpirun").touch()
-    variables["__framework_environment"] = framework_env.inspect(environment, {"horovod": True, "source": ""})
+    variables["__framework_environment"] = framework_env.inspect(environment, {"source": ""})
     left = value("framework", "__framework_system.build", "", **variables)
     assert sorted(left) == sorted(set(build) - {"libopenmpi-dev", "openmpi-devel"})
 

@@ -154,7 +154,7 @@ def test_the_result_has_the_comparison_where_the_framework_makes_one(
         return values
 
     one = preflight.Ranks(0, 1, exchange, None, (lambda ranks: lambda: None) if among else None)
-    monkeypatch.setattr(preflight, "exchange_of", lambda framework, distribution: one)
+    monkeypatch.setattr(preflight, "exchange_of", lambda distribution: one)
     monkeypatch.setattr(preflight, "nodes_of", lambda ranks: [[0], [1]])
     for name, value in {"FRAMEWORK": "pytorch", "DISTRIBUTION": "", "WORLD": "1", "RUN_DIR": str(tmp_path)}.items():
         monkeypatch.setenv(f"DEEPLEARNING_{name}", value)

@@ -68,7 +68,7 @@ def test_the_preflight_does_not_fall_back_to_the_processor(
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setenv("DEEPLEARNING_GPUS", "1")
     with pytest.raises(SystemExit, match=f"{package} sees 0 of this process's 1 GPUs"):
-        preflight.exchange_of(framework, distribution)
+        preflight.exchange_of(distribution)
 
 
 @pytest.mark.stand_in("the frameworks: packages that see no GPU")
@@ -79,7 +79,7 @@ def test_nor_does_horovod_of_tensorpack(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", hvd)
     monkeypatch.setenv("DEEPLEARNING_GPUS", "1")
     with pytest.raises(SystemExit, match="tensorflow sees 0 of this process's 1 GPUs"):
-        preflight.exchange_of("tensorpack", "horovod")
+        preflight.exchange_of("horovod")
 
 
 def test_an_example_without_tensorflow_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

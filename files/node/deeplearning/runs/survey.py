@@ -25,6 +25,7 @@ from pathlib import Path
 from deeplearning import concurrency, programs
 from deeplearning.contract import bounded_program, paths, schema
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import RECORDS
 from deeplearning.gpus import evidence, held
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.identity import as_root
@@ -39,7 +40,10 @@ SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
 STOP_SECONDS = 5.0
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
-COMPARED = ("tensorflow", "mxnet", "torch", "tensorpack", "horovod")
+COMPARED = (
+    *dict.fromkeys(name for record in RECORDS.values() for name in (record.package, record.imports[0])),
+    "horovod",
+)
 """Packages whose versions have to be the same on all nodes of a run."""
 DAMAGED = "an environment that is damaged"
 _SIOCGIFADDR = 0x8915

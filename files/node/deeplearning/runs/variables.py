@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import efa
 from deeplearning.runs.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Node, Plan, Process
 
@@ -29,17 +30,11 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         # Lines are logged when they are printed, not when a buffer is full.
         "PYTHONUNBUFFERED": "1",
     }
-    if plan.framework == "tensorflow":
-        # Keras 3 cannot train under MultiWorkerMirroredStrategy.
-        common["TF_USE_LEGACY_KERAS"] = "1"
-    if plan.framework == "pytorch":
-        common |= flight_recorder(start["run_dir"])
+    record = RECORDS[plan.framework]
+    common |= {name: text.replace("{run_dir}", start["run_dir"]) for name, text in record.variables.items()}
     # A master that was not updated yet does not write it.
     if start.get("processor"):
-        common["CUDA_VISIBLE_DEVICES"] = ""
-        if plan.framework == "tensorpack":
-            # See startup/deeplearning_trackers.py.
-            common["DEEPLEARNING_GPU_TRACKERS"] = "off"
+        common |= {"CUDA_VISIBLE_DEVICES": "", **record.processor_variables}
     elif process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
     own = VARIABLES[plan.distribution](plan, process)
@@ -51,15 +46,6 @@ def gpu_count(start: Mapping[str, Any], plan: Plan, process: Process) -> int:
     if start.get("processor"):
         return 0
     return plan.node(process.node).gpus if process.gpus is None else len(process.gpus)
-
-
-def flight_recorder(run_dir: str) -> dict[str, str]:
-    """Have NCCL's newest operations recorded, and written when one times out: PyTorch appends the process rank."""
-    return {
-        "TORCH_FR_BUFFER_SIZE": "2000",
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_FR_DUMP_TEMP_FILE": f"{run_dir}/logs/flight-recorder.rank",
-    }
 
 
 def tensorflow(plan: Plan, process: Process) -> dict[str, str]:

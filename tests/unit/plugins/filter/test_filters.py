@@ -44,8 +44,8 @@ def test_a_pin_changes_with_each_file_that_packages_come_from(tmp_path: Path, mo
     folder = tmp_path / "pytorch"
     folder.mkdir()
     pins = []
-    for file, content in (("b.txt", "b==1"), ("a.json", "{}"), ("a.json", "{} "), ("b.txt", "b==2")):
-        (folder / file).write_text(content)
+    for variant, content in (("cpu", "b==1"), ("gpu", "b==1"), ("gpu", "b==1.1"), ("cpu", "b==2")):
+        (folder / f"requirements-{variant}.txt").write_text(content)
         pins.append(framework_pins.framework_pins(["pytorch"])["pytorch"])
     assert len(set(pins)) == 4
     # Other files are not installed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -22,8 +21,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import framework_probe
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
@@ -35,7 +35,6 @@ from tests.unit.roles.roles_kit import value
 pytestmark = pytest.mark.stand_in("pip, nvcc and Open MPI: the test records how they are called")
 
 ROOT = Path(__file__).resolve().parents[4]
-ROLES = ("tensorflow", "mxnet", "pytorch", "tensorpack")
 HASH = f"--hash=sha256:{'0' * 64}"
 PINS = {"cpu": f"# Made.\nnumpy==1.0 \\\n    {HASH}\n", "gpu": f"numpy==1.0 {HASH}\nnvidia-nccl-cu12==2.16.5 {HASH}\n"}
 
@@ -199,7 +198,7 @@ def test_the_systems_python_opens_the_library_or_not(monkeypatch: pytest.MonkeyP
     """No library of this name is on the test's machine; libc.so.6 is."""
     with pytest.raises(UserError, match="cannot be opened"):
         python_env._require_driver_library(sys.executable)
-    monkeypatch.setattr(python_env, "DRIVER_LIBRARY", "libc.so.6")
+    monkeypatch.setattr(framework_probe, "LIBRARY", "libc.so.6")
     python_env._require_driver_library(sys.executable)
 
 
@@ -264,17 +263,19 @@ def test_the_wheels_that_are_pinned_have_every_library_that_mxnet_needs() -> Non
 
 
 def test_mxnet_finds_the_libraries_of_cuda_in_its_own_folder(environment: Environment) -> None:
-    packages = environment.path / "lib/python3.11/site-packages"
-    library = packages / "nvidia/cublas/lib/libcublas.so.11"
-    library.parent.mkdir(parents=True)
-    library.write_text("cublas")
-    (packages / "torch").mkdir()
-    python_env.link_cuda_libraries(environment)
-    assert not list((packages / "torch").iterdir())
-    (packages / "mxnet").mkdir()
-    python_env.link_cuda_libraries(environment)
-    link = packages / "mxnet/libcublas.so.11"
+    mxnet = Environment(**{**vars(environment), "framework": "mxnet"})
+    for framework in (mxnet, environment):
+        packages = framework.path / "lib/python3.11/site-packages"
+        library = packages / "nvidia/cublas/lib/libcublas.so.11"
+        library.parent.mkdir(parents=True)
+        library.write_text("cublas")
+        for package in ("torch", "mxnet"):
+            (packages / package).mkdir()
+        python_env.link_cuda_libraries(framework)
+    link = mxnet.path / "lib/python3.11/site-packages/mxnet/libcublas.so.11"
     assert os.readlink(link) == "../nvidia/cublas/lib/libcublas.so.11" and link.read_text() == "cublas"
+    links = [path for path in environment.folder.rglob("*") if path.is_symlink()]
+    assert links == [link]
 
 
 def test_staged_wheels_replace_the_index(environment: Environment, commands: Commands, tmp_path: Path) -> None:
@@ -449,9 +450,6 @@ def test_the_name_of_the_system(tmp_path: Path) -> None:
 # Sources
 
 
-SOURCED = {"horovod": False}
-
-
 @pytest.fixture
 def sources(tmp_path: Path) -> str:
     (tmp_path / "sources/pytorch").mkdir(parents=True)
@@ -470,7 +468,7 @@ def released(environment: Environment, commands: Commands, monkeypatch: pytest.M
 
 
 def present(environment: Environment, source: str, check: bool = False) -> dict[str, Any]:
-    return framework_env.present(environment, {**SOURCED, "source": source}, check)
+    return framework_env.present(environment, {"source": source}, check)
 
 
 def test_sources_are_used_in_place_of_the_release(released: Environment, commands: Commands, sources: str) -> None:
@@ -506,9 +504,12 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Run:
     """Run the module, with environments in the test's folder."""
-    inside = functools.partial(Environment, folder=environment.folder)
-    monkeypatch.setattr(framework_env, "Environment", inside)
-    created = {"requirements": {"gpu": PINS["gpu"], "cpu": PINS["cpu"]}, "pythons": ["3.11"], "imports": ["numpy"]}
+
+    def inside(framework: str, requirements: dict[str, str], **options: Any) -> Environment:
+        return Environment(framework, requirements, ["3.11"], ["numpy"], folder=environment.folder, **options)
+
+    monkeypatch.setattr(framework_env, "environment_of", inside)
+    created = {"requirements": {"gpu": PINS["gpu"], "cpu": PINS["cpu"]}}
 
     def call(check: bool = False, **options: Any) -> dict[str, Any]:
         least = {"framework": "pytorch", **(created if options.get("state") != "absent" else {})}
@@ -561,11 +562,12 @@ def test_an_environment_with_other_pins_is_not_installed(run: Run, commands: Com
     assert run(requirements=newer)["versions"] == {"numpy": "2.0"}
 
 
-def test_a_system_without_a_python_has_a_problem(run: Run, commands: Commands) -> None:
-    planned = run(check=True, pythons=["2.6", "2.7"])
-    assert planned["problem"].startswith("pytorch needs Python 2.6 to 2.7, and ")
+def test_a_system_without_a_python_has_a_problem(run: Run, commands: Commands, tmp_path: Path) -> None:
+    program(tmp_path / "bin/python3", "echo 3.9")
+    planned = run(check=True)
+    assert planned["problem"].startswith("pytorch needs Python 3.11, and ")
     assert planned["can_create_environments"] is False
-    refused = run(pythons=["2.6", "2.7"])
+    refused = run()
     assert refused["failed"] and refused["msg"] == planned["problem"]
 
 
@@ -580,7 +582,7 @@ def test_wheels_and_indexes_reach_pip(run: Run, commands: Commands, tmp_path: Pa
     ("options", "words"),
     [
         ({"requirements": None}, "state is present but all of the following are missing: requirements"),
-        ({"framework": "caffe"}, "value of framework must be one of"),
+        ({"framework": "caffe"}, "framework is caffe: give one of tensorflow, mxnet, pytorch, tensorpack."),
         ({"state": "gone"}, "value of state must be one of"),
         ({"requirements": {"cpu": "x"}}, "missing required arguments: gpu"),
     ],
@@ -983,6 +985,7 @@ def lacking(
     environment: Environment, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
     """The arguments for an environment that lacks Horovod, whose wheel exists."""
+    monkeypatch.setattr(horovod, "extra_package", lambda _framework: horovod.SPEC)
     python_env.install(environment, horovod.SPEC)
     commands.ran.clear()
     monkeypatch.setattr(horovod, "wheel_key", lambda *_: NUMBERED)
@@ -992,7 +995,6 @@ def lacking(
     digest = hashlib.sha256(b"wheel").hexdigest()
     return {
         "source": "",
-        "horovod": True,
         "horovod_build": False,
         "horovod_wheels": str(tmp_path / "wheels"),
         "horovod_checksums": {name: digest},
@@ -1010,18 +1012,27 @@ def test_a_wheel_is_compared_before_it_is_installed(
 
 
 def test_the_module_completes_an_environment_with_horovod(
-    run: Run, commands: Commands, lacking: dict[str, Any]
+    run: Run, commands: Commands, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It has the rest, so neither Python nor packages of the system are needed.
     planned = run(check=True, **lacking)
     assert planned["changed"] and planned["installed"] and not planned["ready"] and "problem" not in planned
     # A run that needs it does not use the environment, so it may change.
-    assert not planned["usable"] and run(check=True)["usable"]
-    unknown = run(horovod=True)
+    assert not planned["usable"]
+    unknown = run()
     assert not unknown["changed"] and not unknown["ready"] and unknown["installed"]
     done = run(**lacking)
     assert done["changed"] and done["ready"] and done["versions"]["horovod"] == horovod.VERSION
+    monkeypatch.setattr(horovod, "extra_package", lambda _framework: "")
     assert run(check=True)["ready"], "it may have more than it needs"
+
+
+def test_a_framework_that_does_not_train_with_horovod_is_used_without_it(
+    run: Run, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not run(check=True)["usable"]
+    monkeypatch.setattr(horovod, "extra_package", lambda _framework: "")
+    assert run(check=True)["usable"]
 
 
 def test_a_wheel_that_another_node_changed_is_refused(
@@ -1091,15 +1102,17 @@ def test_packages_that_an_environment_needs(
     framework: str, system: str, problem: str, makes: bool, packages: list[str]
 ) -> None:
     python = "" if problem else "3.11"
+    libraries = list(RECORDS[framework].libraries.get(system, ()))
     inspected = {"system": system, "problem": problem, "python": python, "can_create_environments": makes}
-    variables = {"framework_name": framework, "__framework_inspected": inspected}
+    variables = {"framework_name": framework, "__framework_inspected": {**inspected, "libraries": libraries}}
     assert value("framework", "__framework_packages", "", **variables) == packages
 
 
-@pytest.mark.parametrize("framework", ROLES)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_environments_that_have_horovod_are_those_of_frameworks_that_train_with_it(framework: str) -> None:
-    needs = value("framework", "__framework_needs", "", framework_name=framework)
-    assert needs["horovod"] is ("horovod" in DISTRIBUTIONS[framework]) is (framework in horovod.KITS)
+    has_horovod = "horovod" in RECORDS[framework].distributions
+    assert (horovod.extra_package(framework) == horovod.SPEC) is has_horovod is (framework == "tensorpack")
+    assert RECORDS[framework].package in horovod.SWITCHES
 
 
 HOROVOD_PLAY = """
@@ -1151,7 +1164,7 @@ def test_a_wheel_that_was_built_in_this_play_may_be_installed() -> None:
 
 
 @pytest.mark.parametrize("build", ["cpu", "gpu"])
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", FRAMEWORKS)
 def test_all_packages_are_pinned_including_those_of_the_in_file(role: str, build: str) -> None:
     files = ROOT / "roles/framework/files" / role
     lines = python_env.split_pins((files / f"requirements-{build}.txt").read_text())
@@ -1169,14 +1182,13 @@ def test_all_packages_are_pinned_including_those_of_the_in_file(role: str, build
 
 
 def test_packages_with_their_own_index_have_a_local_version() -> None:
-    for role in ROLES:
-        needs = features.needs(role)
-        for build, pins in needs["requirements"].items():
+    for role in FRAMEWORKS:
+        for build, pins in features.needs(role)["requirements"].items():
             local = {python_env.package_of(pin) for pin in python_env.split_pins(pins) if "+" in pin.split()[0]}
-            assert local == set(needs.get("index", {}).get(build, {}))
+            assert local == set(RECORDS[role].index.get(build, {}))
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", FRAMEWORKS)
 def test_an_image_is_created_from_the_pins_of_the_role(role: str) -> None:
     """The same pins give the same marker, so the role finds the environment ready."""
     needs = features.needs(role)
@@ -1186,7 +1198,9 @@ def test_an_image_is_created_from_the_pins_of_the_role(role: str) -> None:
         assert needs["requirements"][build] == pins
         source = f"framework_name ~ '/requirements-{build}.txt', rstrip=false"
         assert source in settings["__framework_requirements"][build]
-    assert set(needs) - {"libraries", "horovod"} <= set(Environment.__dataclass_fields__)
+    record = features.RECORDS[role]
+    environment = python_env.environment_of(**needs)
+    assert (environment.pythons, environment.imports) == (record.pythons, record.imports)
 
 
 def test_another_pin_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:

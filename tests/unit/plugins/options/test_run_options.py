@@ -134,7 +134,7 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"max_restarts": -1}, "max_restarts is -1: give 0 or more."),
         ({"stop_seconds": 0}, "stop_seconds is 0: give 1 or more."),
         ({"stop_seconds": 601}, "stop_seconds is 601: give 600 or less."),
-        ({"framework": "mxnet", "script_args": ["--d", "s3://b/x"]}, "this MXNet cannot read S3"),
+        ({"framework": "mxnet", "script_args": ["--d", "s3://b/x"]}, "this mxnet cannot read S3"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(variables: dict[str, Any], expected: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import CUDNN_8, FRAMEWORKS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import LEAST_DRIVERS
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import gpu_types, gpus
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, instance_type
@@ -20,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types im
 
 from localcloud.api.ec2.instance_types import types
 from tests.unit.plugins.plan.facts_kit import FACTS, TYPE, cluster
-from tools.framework_kernels import ARCHIVE, CUBIN, CUDNN_8, ENTRY, LIBRARIES, MAGIC, PTX, kernels
+from tools.framework_kernels import ARCHIVE, CUBIN, ENTRY, MAGIC, PTX, kernels
 from tools.gpu_docs import PART, renewed
 
 FILES = Path(__file__).resolve().parents[4] / "roles/framework/files"
@@ -235,7 +235,7 @@ def test_each_table_is_of_the_pinned_packages(framework: str) -> None:
         assert re.search(rf"^{re.escape(row['package'])} ", pins, re.MULTILINE), row["package"]
         assert row["ptx"] is None or row["library"] not in CUDNN_8
     read = [row["library"] for row in content["libraries"] if row["machine"] == "x86_64"]
-    assert read == [library for libraries in LIBRARIES[framework].values() for library in libraries]
+    assert read == [library for libraries in RECORDS[framework].kernels.values() for library in libraries]
     runtime = re.search(r"^nvidia-cuda-runtime\S*==(\d+\.\d+)", pins, re.MULTILINE)
     assert runtime and content["cuda"] == runtime[1]
     assert content["driver"] == LEAST_DRIVERS[runtime[1].partition(".")[0]]
