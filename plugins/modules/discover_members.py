@@ -98,18 +98,17 @@ cluster:
   description:
     - What the machines need to know about their cluster. C(cluster_id) is the id of the security group of its members,
       C(master_role_id) begins the user id of the master's sessions, C(job_flow) is the id of the EMR cluster and empty
-      for Auto Scaling groups, C(efs_name) is the file system's name in DNS.
+      for Auto Scaling groups, C(domain) is that of AWS's services. C(deeplearning.aws.cluster_record) takes it.
   returned: success
   type: dict
   sample:
-    cluster: deeplearning
     cluster_id: sg-0123456789abcdef0
-    region: us-east-1
     bucket: deeplearning-123456789012-us-east-1
     vpc_cidrs: [10.0.0.0/16]
     master_role_id: AROA0123456789EXAMPLE
     job_flow: ""
-    efs_name: fs-0123456789abcdef0.efs.us-east-1.amazonaws.com
+    file_system_id: fs-0123456789abcdef0
+    domain: amazonaws.com
     user: ubuntu
 data_bucket:
   description: The name of the bucket of data sets of this account and region. It may not exist.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.account.fleet import Fleet, fleet, host_key, meeting, with_file_system
-from tests.account.kit import REGION, ROOT, Account
+from tests.account.kit import ROOT, Account
 
 
 def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
@@ -56,13 +56,12 @@ def test_members_are_discovered_and_then_reached_by_their_keys(account: Account,
     meet(account)
     met = json.loads((account.folder / "met.json").read_text())
     assert met["cluster"] == {
-        "cluster": "red",
         "cluster_id": red.groups["members"],
-        "region": REGION,
         "bucket": red.bucket,
         "vpc_cidrs": ["10.0.0.0/16"],
         "master_role_id": red.role_ids["master"],
-        "efs_name": f"{system}.efs.{REGION}.amazonaws.com",
+        "file_system_id": system,
+        "domain": "amazonaws.com",
         "user": "ubuntu",
         "job_flow": "",
     }

@@ -33,6 +33,23 @@ FIELDS = {
 }
 
 
+def shared(settings: Mapping[str, Any], facts: Mapping[str, Any], emr: bool) -> dict[str, Any]:
+    """Return the fields that all nodes share: by the settings of the cluster, and by what it has in AWS.
+
+    `facts` has `file_system_id` and the `domain` of AWS's services as well, and `job_flow` if there is one.
+    """
+    return {
+        **{name: facts[name] for name in ("cluster_id", "bucket", "vpc_cidrs", "user", "master_role_id")},
+        **{name: settings[name] for name in ("region", "master_trains", "efs_mount", "monitoring")},
+        "cluster": settings["name"],
+        "efs_name": f"{facts['file_system_id']}.efs.{settings['region']}.{facts['domain']}",
+        "default_framework": settings["default_framework"] or None,
+        "job_flow": facts.get("job_flow", ""),
+        "emr_idle_seconds": settings["emr_idle_minutes"] * 60 if emr else 0,
+        "idle_seconds": settings["idle_minutes"] * 60,
+    }
+
+
 def build(cluster: Mapping[str, Any], role: str, gpus: int | None) -> dict[str, Any]:
     """Return the content for one node. `cluster`: the fields that all nodes share; those below may be missing."""
     defaults = {

@@ -162,18 +162,17 @@ class HostKeyDiscovery:
         members = groups[self.names.of("members")]
         (vpc,) = self._aws.pages("ec2", "describe_vpcs", "Vpcs", VpcIds=[members["VpcId"]])
         return {
-            "cluster": self._cluster,
             "cluster_id": str(members["GroupId"]),
-            "region": self._aws.region,
             "bucket": self.names.bucket,
             "vpc_cidrs": cidrs_in_use(vpc),
             "master_role_id": self.role_id(EMR_NODE if cluster.job_flow else MASTER),
             "job_flow": cluster.job_flow,
-            "efs_name": self._file_system(str(groups[self.names.of("efs")]["GroupId"])),
+            "file_system_id": self._file_system(str(groups[self.names.of("efs")]["GroupId"])),
+            "domain": domain(self._aws.partition),
         }
 
     def _file_system(self, group: str) -> str:
-        """Return the DNS name of the file system whose mount target has the cluster's security group."""
+        """Return the id of the file system whose mount target has the cluster's security group."""
         systems = file_systems_behind(self._aws, [group])
         if len(systems) != 1:
             targets = f"mount targets of {join_names(systems)}" if systems else "no mount target"
@@ -182,7 +181,7 @@ class HostKeyDiscovery:
                 "ansible-playbook site.yml; if that does not help, check which network interfaces have the security "
                 f"group {self.names.of('efs')}."
             )
-        return f"{systems[0]}.efs.{self._aws.region}.{domain(self._aws.partition)}"
+        return systems[0]
 
 
 def no_machines(aws: Aws, cluster: str) -> str:

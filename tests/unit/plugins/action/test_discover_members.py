@@ -72,8 +72,8 @@ def test_members_are_returned_and_files_for_ssh_written_once(
     assert all(node["private_address"].startswith("10.0.0.") for node in found["members"])
     assert all(re.fullmatch(r"[a-z0-9-]+\.[a-z0-9]+", node["type"]) for node in found["members"])
     cluster = found["cluster"]
-    assert (cluster["cluster"], cluster["cluster_id"], cluster["user"]) == ("red", red.ids["members"], "ubuntu")
-    assert cluster["efs_name"] == f"{red.ids['file_system']}.efs.us-east-1.amazonaws.com"
+    assert (cluster["cluster_id"], cluster["user"]) == (red.ids["members"], "ubuntu")
+    assert (cluster["file_system_id"], cluster["domain"]) == (red.ids["file_system"], "amazonaws.com")
     assert (cluster["bucket"], cluster["vpc_cidrs"]) == (red.names.bucket, ["10.0.0.0/16"])
     assert cluster["master_role_id"] == red.role_id("master")
     assert found["data_bucket"] == "123456789012-us-east-1-deeplearning-data"

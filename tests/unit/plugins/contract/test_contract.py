@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible_collections.deeplearning.aws.plugins.filter.cluster_record import cluster_record
 from ansible_collections.deeplearning.aws.plugins.filter.node_config import node_config
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
     atomic_file,
@@ -23,6 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
     paths,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import conflicts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 ROOT = Path(__file__).resolve().parents[4]
 CONTRACT = ROOT / "plugins/module_utils/contract"
@@ -243,6 +245,22 @@ def test_the_file_that_names_a_nodes_cluster() -> None:
     assert json.loads(text) == {**CLUSTER, **defaults, "schema": 1, "role": "worker", "gpus": 8}
     assert json.loads(node_config({**CLUSTER, "bundle": "a" * 64}, "master"))["bundle"] == "a" * 64
     assert json.loads(node_config(CLUSTER, "master"))["gpus"] is None
+
+
+@pytest.mark.parametrize(("flow", "idle_seconds"), [({}, 0), ({"job_flow": "j-1"}, 1800)])
+def test_the_record_of_a_cluster_is_made_of_settings_and_of_what_is_in_aws(
+    flow: dict[str, str], idle_seconds: int
+) -> None:
+    settings = {option.name.removeprefix("cluster_"): option.default for option in TABLE.values()}
+    settings |= {"name": "red", "region": "us-east-1", "emr_idle_minutes": 30, "idle_minutes": 5}
+    own = ("cluster_id", "bucket", "vpc_cidrs", "user", "master_role_id")
+    facts = {**{name: CLUSTER[name] for name in own}, "file_system_id": "fs-1", "domain": "amazonaws.com", **flow}
+    record = cluster_record(settings, facts, flow.get("job_flow", ""))
+    written = json.loads(node_config(record, "worker"))
+    assert {name: written[name] for name in own} == {name: CLUSTER[name] for name in own}
+    assert (written["cluster"], written["efs_name"]) == ("red", "fs-1.efs.us-east-1.amazonaws.com")
+    assert (written["idle_seconds"], written["emr_idle_seconds"]) == (300, idle_seconds)
+    assert (written["job_flow"], written["default_framework"]) == (flow.get("job_flow", ""), None)
 
 
 @pytest.mark.parametrize(

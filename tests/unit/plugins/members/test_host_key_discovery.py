@@ -169,9 +169,9 @@ def test_a_machine_may_disappear_meanwhile() -> None:
 def test_the_facts_for_members() -> None:
     facts = HostKeyDiscovery(Fake(MASTER), "red").facts(Cluster("red"))
     assert facts["cluster_id"] == "sg-members"
-    assert facts["efs_name"] == "fs-0abc.efs.us-east-1.amazonaws.com"
+    assert (facts["file_system_id"], facts["domain"]) == ("fs-0abc", "amazonaws.com")
     in_china = HostKeyDiscovery(Fake(MASTER, partition="aws-cn"), "red").facts(Cluster("red"))
-    assert in_china["efs_name"].endswith(".amazonaws.com.cn")
+    assert in_china["domain"] == "amazonaws.com.cn"
 
 
 def test_the_nodes_of_emr_have_one_role() -> None:
@@ -282,12 +282,11 @@ def test_a_console_may_be_empty() -> None:
 
 def test_the_facts_have_all_that_members_need() -> None:
     assert HostKeyDiscovery(Fake(MASTER), "red").facts(Cluster("red")) == {
-        "cluster": "red",
         "cluster_id": "sg-members",
-        "region": "us-east-1",
         "bucket": "red-123456789012-us-east-1",
         "vpc_cidrs": ["10.0.0.0/16"],
         "master_role_id": "AROA-master",
         "job_flow": "",
-        "efs_name": "fs-0abc.efs.us-east-1.amazonaws.com",
+        "file_system_id": "fs-0abc",
+        "domain": "amazonaws.com",
     }
