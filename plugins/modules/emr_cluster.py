@@ -39,7 +39,7 @@ options:
     description: The core nodes' instance type.
     type: str
     required: true
-  core_count:
+  worker_count:
     description: The number of core nodes. Those with the highest values of the tag C(deeplearning:rank) are removed.
     type: int
     required: true
@@ -144,7 +144,7 @@ EXAMPLES = r"""
     release: emr-7.14.0
     primary_type: m5.xlarge
     core_type: g5.xlarge
-    core_count: 2
+    worker_count: 2
     memory_mib: 16384
     vcpus: 4
     root_volume_gib: 100
@@ -254,7 +254,7 @@ class EmrCluster:
             self._change("add_tags", ResourceId=cluster_id, Tags=tag_list(missing))
 
     def _resize(self, cluster_id: str, group: Any, runs_are_active: bool) -> None:
-        count, requested = self._spec.core_count, int(group["RequestedInstanceCount"])
+        count, requested = self._spec.worker_count, int(group["RequestedInstanceCount"])
         if count == requested:
             return
         change: dict[str, Any] = {"InstanceGroupId": group["Id"], "InstanceCount": count}
@@ -301,7 +301,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "applications": {"type": "list", "elements": "str", "default": ["Hadoop"]},
     "primary_type": {"type": "str", "required": True},
     "core_type": {"type": "str", "required": True},
-    "core_count": {"type": "int", "required": True},
+    "worker_count": {"type": "int", "required": True},
     "image_id": {"type": "str", "default": ""},
     "root_volume_gib": {"type": "int", "required": True},
     "root_volume_throughput": {"type": "int", "default": 0},

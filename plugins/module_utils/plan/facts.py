@@ -203,7 +203,7 @@ def _describe_workers(
     filters = {f"tag:{GROUP_TAG}": [name]}
     if emr_clusters:
         flow = str(emr_clusters[0]["Id"])
-        count = reader.core_count(flow)
+        count = reader.worker_count(flow)
         filters = {f"tag:{JOB_FLOW_TAG}": [flow], f"tag:{GROUP_ROLE_TAG}": [CORE]}
     if count is None or count <= cluster["worker_count"]:
         return {"worker_count": count}
@@ -265,7 +265,7 @@ class _Reader:
             self._add(error)
             return None
 
-    def core_count(self, cluster_id: str) -> int | None:
+    def worker_count(self, cluster_id: str) -> int | None:
         try:
             return int(groups_of(self._aws, cluster_id).get(CORE, {}).get("RequestedInstanceCount", 0))
         except AwsError as error:

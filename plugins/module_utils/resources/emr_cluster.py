@@ -45,7 +45,7 @@ class EmrSpec:
     applications: Sequence[str]
     primary_type: str
     core_type: str
-    core_count: int
+    worker_count: int
     root_volume_gib: int
     subnet_id: str
     key_name: str
@@ -82,7 +82,7 @@ def yarn_site(memory_mib: int, vcpus: int, percent: int) -> dict[str, str]:
 
 def request(spec: EmrSpec) -> dict[str, Any]:
     """Return the parameters of RunJobFlow."""
-    groups = [("Primary", PRIMARY, spec.primary_type, 1), ("Core", CORE, spec.core_type, spec.core_count)]
+    groups = [("Primary", PRIMARY, spec.primary_type, 1), ("Core", CORE, spec.core_type, spec.worker_count)]
     instances: dict[str, Any] = {
         "InstanceGroups": [
             {"Name": name, "InstanceRole": role, "InstanceType": kind, "InstanceCount": count, "Market": "ON_DEMAND"}

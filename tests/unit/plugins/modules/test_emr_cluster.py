@@ -53,7 +53,7 @@ class Emr:
             "release": "emr-7.14.0",
             "primary_type": "m5.xlarge",
             "core_type": "m5.2xlarge",
-            "core_count": 2,
+            "worker_count": 2,
             "root_volume_gib": 60,
             "subnet_id": self.subnet,
             "key_name": "my-key",
@@ -190,7 +190,7 @@ def test_settings_that_emr_can_change_are_changed(emr: Emr, run: Run) -> None:
         "replace_unhealthy": False,
         "idle_minutes": 30,
         "tags": {**TAGS, "team": "a"},
-        "core_count": 3,
+        "worker_count": 3,
     }
     before = emr.writes()
     assert run(check=True, **changes)["changed"] and emr.writes() == before
@@ -214,13 +214,13 @@ def test_an_idle_end_is_removed_and_one_that_a_run_has_suspended_is_left_to_the_
     before = emr.writes()
     # Without a policy, it may be that runs are active: then the master puts it back.
     assert not run(idle_minutes=60)["changed"] and not run(idle_minutes=0)["changed"]
-    refused = run(idle_minutes=60, core_count=1)
+    refused = run(idle_minutes=60, worker_count=1)
     assert refused["failed"] and refused["msg"].startswith("1 of the 2 core nodes would be removed while runs are")
     assert emr.writes() == before
     # It grows all the same, and shrinks where no end is wanted.
-    assert run(idle_minutes=60, core_count=3)["changed"]
+    assert run(idle_minutes=60, worker_count=3)["changed"]
     emr.passes()
-    assert run(idle_minutes=0, core_count=2)["changed"]
+    assert run(idle_minutes=0, worker_count=2)["changed"]
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_an_idle_end_is_removed_and_one_that_a_run_has_suspended_is_left_to_the_
 def test_a_smaller_cluster_keeps_the_nodes_of_the_lowest_ranks(
     emr: Emr, run: Run, ranks: list[int], stay: list[int]
 ) -> None:
-    cluster_id = run(core_count=3)["id"]
+    cluster_id = run(worker_count=3)["id"]
     emr.passes()
     nodes = emr.core_nodes(cluster_id)
     emr.rank({node: rank for node, rank in zip(nodes, ranks, strict=True) if rank})
-    assert run(core_count=1)["changed"]
+    assert run(worker_count=1)["changed"]
     emr.passes()
     assert emr.core_nodes(cluster_id) == [nodes[number] for number in stay]
     assert emr.group(cluster_id)["RequestedInstanceCount"] == 1
@@ -304,11 +304,11 @@ def test_info_of_no_cluster(emr: Emr, run: Run, info: Run) -> None:
 
 
 def test_info_of_a_living_cluster_has_its_nodes_that_have_not_ended(emr: Emr, run: Run, info: Run) -> None:
-    cluster_id = run(core_count=3)["id"]
+    cluster_id = run(worker_count=3)["id"]
     emr.passes()
     gone = emr.core_nodes(cluster_id)[0]
     emr.rank({node: rank for rank, node in enumerate(reversed(emr.core_nodes(cluster_id)), 2)})
-    run(core_count=2)
+    run(worker_count=2)
     emr.passes()
     answer = info()
     assert answer["exists"] and not answer["changed"] and (answer["id"], answer["cluster"]["Id"]) == (cluster_id,) * 2
@@ -344,7 +344,7 @@ def test_two_of_one_name_are_refused(emr: Emr, run: Run, info: Run) -> None:
 def test_info_of_nodes_that_start(emr: Emr, run: Run, info: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     latency = {"emr_launch": 10, "instance_running": 10, "emr_bootstrapped": 10, "emr_applications": 10}
     monkeypatch.setattr(emr.aws.cloud, "latency", Latency("test", latency))
-    run(core_count=1)
+    run(worker_count=1)
     states = []
     for _step in range(7):
         states.append({instance["Status"]["State"] for instance in info()["instances"]})

@@ -25,7 +25,7 @@ SPEC = EmrSpec(
     applications=["Hadoop"],
     primary_type="m5.xlarge",
     core_type="g5.xlarge",
-    core_count=2,
+    worker_count=2,
     root_volume_gib=100,
     subnet_id="subnet-1",
     key_name="key",
@@ -191,7 +191,7 @@ def test_a_cluster_of_another_name_or_without_the_tag_is_not_ours(change: dict[s
 @pytest.mark.parametrize(
     ("changes", "writes"),
     [
-        ({"core_count": 3}, ["modify_instance_groups"]),
+        ({"worker_count": 3}, ["modify_instance_groups"]),
         ({"idle_minutes": 30}, ["put_auto_termination_policy"]),
         ({"idle_minutes": 0}, ["remove_auto_termination_policy"]),
         ({"termination_protection": True}, ["set_termination_protection"]),
@@ -222,7 +222,7 @@ def test_what_emr_cannot_change_is_refused(changes: dict[str, Any], words: str) 
 
 def test_a_smaller_cluster_loses_its_highest_ranks_and_none_while_runs_are_active() -> None:
     emr = Emr(CLUSTER)
-    converge(emr, core_count=1)
+    converge(emr, worker_count=1)
     ((_operation, params),) = emr.writes
     (change,) = params["InstanceGroups"]
     assert change == {"InstanceGroupId": "ig-CORE", "EC2InstanceIdsToTerminate": ["i-0"]}
@@ -230,7 +230,7 @@ def test_a_smaller_cluster_loses_its_highest_ranks_and_none_while_runs_are_activ
     # The master has removed the policy. It puts it back itself.
     running = Emr(CLUSTER, idle=0)
     with pytest.raises(AwsError, match="while runs are active"):
-        converge(running, core_count=1)
+        converge(running, worker_count=1)
     assert running.writes == [] and converge(Emr(CLUSTER, idle=0))[1] is False
 
 
