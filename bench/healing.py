@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from report import Row, write  # noqa: E402
 
 from localcloud import state  # noqa: E402
-from tests.integration.clusters import FRAMEWORKS, IMAGE_NAME  # noqa: E402
+from tests.integration.clusters import FRAMEWORKS, IMAGE_WITH_FRAMEWORKS  # noqa: E402
 from tests.integration.healing import ClusterView, start_training  # noqa: E402
 from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud, wait_for  # noqa: E402
 from tests.integration.runs import Runs  # noqa: E402
@@ -103,7 +103,7 @@ def create(cluster: Cluster) -> None:
 
 
 def measure(cloud: Cloud) -> list[Row]:
-    with cloud.cluster("healing", worker_count=2, image=cloud.image(IMAGE_NAME)) as cluster:
+    with cloud.cluster("healing", worker_count=2, image=cloud.image(IMAGE_WITH_FRAMEWORKS)) as cluster:
         create(cluster)
         rows = resumed(cluster)
         rows.append(Row("calls to AWS a minute of a quiet cluster", calls_a_minute(), "", 6))

@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 from report import Row, write  # noqa: E402
 
 from localcloud import state  # noqa: E402
-from tests.integration.clusters import FRAMEWORKS, IMAGE_NAME  # noqa: E402
+from tests.integration.clusters import FRAMEWORKS, IMAGE_WITH_FRAMEWORKS  # noqa: E402
 from tests.integration.healing import BATCH, TRAIN, ClusterView, file_of, start_training  # noqa: E402
 from tests.integration.machines import Cluster, cloud_in, localcloud  # noqa: E402
 from tests.integration.runs import Runs  # noqa: E402
@@ -264,7 +264,7 @@ def measure_soak(title: str, part: str, minutes: float, seed: int) -> bool:
         built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)
         if built.returncode:
             raise RuntimeError(built.stderr)
-        with cloud.cluster("soak", worker_count=2, image=cloud.image(IMAGE_NAME)) as cluster:
+        with cloud.cluster("soak", worker_count=2, image=cloud.image(IMAGE_WITH_FRAMEWORKS)) as cluster:
             created = cluster.play("site.yml")
             if created.code:
                 raise RuntimeError(created.output[-6000:])

@@ -25,6 +25,8 @@ SUITE = os.environ.get("LOCALCLOUD_SUITE", "bookworm")
 SYSTEM = SUITES.get(SUITE, SUITE)
 IMAGE_NAME = f"localcloud-{SYSTEM.lower().replace(' ', '-')}"
 """That of the base image, as an AMI."""
+LOGIN_USER = "ubuntu"
+"""The user whom the base image makes."""
 
 
 def image_with(features: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from localcloud.core.settings import LOGIN_USER
+
 
 @dataclass(frozen=True)
 class InstanceView:
@@ -36,7 +38,7 @@ class InstanceView:
     user_data: bytes = b""
     profile_arn: str | None = None
     profile_id: str | None = None
-    login_user: str = "ubuntu"
+    login_user: str = LOGIN_USER
     """Whom the machine lets log in with the key."""
     role_name: str | None = None
     role_arn: str | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localcloud.core.settings import LOGIN_USER
 from localcloud.core.views import InstanceView
 from localcloud.gpu import files as gpu
 from localcloud.machines.cgroups import Cgroup
@@ -199,7 +200,7 @@ def files_for(machine: InstanceView) -> dict[str, tuple[int, bytes]]:
         "/etc/systemd/system.conf.d/20-aws.conf": (0o644, f"[Manager]\nDefaultEnvironment={trust}\n".encode()),
         "/etc/sudoers.d/10-aws": (0o440, b'Defaults env_keep += "AWS_CA_BUNDLE"\n'),
     }
-    if machine.login_user != "ubuntu":  # the base image's own
+    if machine.login_user != LOGIN_USER:
         user = f"system_info: {{default_user: {{name: {machine.login_user}}}}}\n"
         files["/etc/cloud/cloud.cfg.d/10-user.cfg"] = (0o644, user.encode())
     return {**files, **(gpu.files_for(machine) if machine.gpus else {})}

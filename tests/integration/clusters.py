@@ -19,7 +19,7 @@ from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcl
 from tests.integration.succession import Succession
 
 FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
-IMAGE_NAME = settings.image_with(FRAMEWORKS.split(","))
+IMAGE_WITH_FRAMEWORKS = settings.image_with(FRAMEWORKS.split(","))
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def image(cloud_with_machines: Cloud) -> str:
     some minutes."""
     built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)
     assert built.returncode == 0, built.stderr
-    image = cloud_with_machines.image(IMAGE_NAME)
+    image = cloud_with_machines.image(IMAGE_WITH_FRAMEWORKS)
     assert image, f"a local cloud without LOCALCLOUD_SUITE={settings.SUITE} is up: end it with localcloud down"
     return image
 

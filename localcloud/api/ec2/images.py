@@ -21,7 +21,7 @@ from localcloud.api.ec2.filters import listing, tag_list
 from localcloud.api.ec2.moto_records import backend_of
 from localcloud.core.cloud import Call, Cloud, answers
 from localcloud.core.errors import AwsError
-from localcloud.core.settings import ACCOUNT, DATA, IMAGE_NAME, SYSTEM
+from localcloud.core.settings import ACCOUNT, DATA, IMAGE_NAME, LOGIN_USER, SYSTEM
 from localcloud.core.words import aws_error
 
 # moto makes a volume and a snapshot for each AMI that it knows, in each region, before it answers anything.
@@ -67,7 +67,7 @@ class Image:
 
     @property
     def login_user(self) -> str:
-        return "ec2-user" if "amazon-linux" in (self.family or "") else "ubuntu"
+        return "ec2-user" if "amazon-linux" in (self.family or "") else LOGIN_USER
 
     @cached_property
     def id(self) -> str:
@@ -101,7 +101,7 @@ def _given() -> dict[str, Image]:
 
 BASE = Image(
     IMAGE_NAME,
-    description=f"{SYSTEM} with systemd, sshd, cloud-init, sudo, python3 and the user ubuntu",
+    description=f"{SYSTEM} with systemd, sshd, cloud-init, sudo, python3 and the user {LOGIN_USER}",
     family=IMAGE_NAME,
     owner=_AMAZON,
 )
