@@ -11,10 +11,11 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import ports
+
 # run_command of a module would wait for a process that cannot be killed while it is blocked on NFS.
 # pylint: disable=ansible-bad-function
 
-PORT = 2049
 FSTAB = "/etc/fstab"
 ATTEMPT_SECONDS = 5
 PROBE = ("stat", "--file-system")
@@ -39,13 +40,13 @@ def find_obstacle(name: str, own_name: str, seconds: float) -> Obstacle | None:
     except OSError as error:
         return _unresolved(name, own_name, error)
     try:
-        socket.create_connection((address, PORT), timeout=max(1, min(seconds, ATTEMPT_SECONDS))).close()
+        socket.create_connection((address, ports.NFS), timeout=max(1, min(seconds, ATTEMPT_SECONDS))).close()
     except OSError as error:
         return Obstacle(
             SECURITY_GROUP,
-            f"{address}, the mount target of {name}, does not answer on port {PORT} ({error}). A security group is in "
-            f"the way: allow the members' security group to reach the mount target's at TCP {PORT} (site.yml does this "
-            "for a cluster's own), and allow members outgoing traffic to it.",
+            f"{address}, the mount target of {name}, does not answer on port {ports.NFS} ({error}). A security group "
+            f"is in the way: allow the members' security group to reach the mount target's at TCP {ports.NFS} "
+            "(site.yml does this for a cluster's own), and allow members outgoing traffic to it.",
         )
     return None
 
@@ -77,7 +78,7 @@ def _unresolved(name: str, own_name: str, error: OSError) -> Obstacle:
 
 
 def _address(name: str) -> str:
-    return str(socket.getaddrinfo(name, PORT, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+    return str(socket.getaddrinfo(name, ports.NFS, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
 
 
 def find_stall(name: str, path: str, seconds: float) -> Obstacle | None:

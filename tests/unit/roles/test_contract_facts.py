@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, hosts, names, paths
+from ansible_collections.deeplearning.aws.plugins.filter.contract import contract
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, hosts, names, paths, ports
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import nfs, services
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 from deeplearning.health.cli import MASTERS_TIMERS, TIMERS
 
@@ -23,7 +25,6 @@ FILES = sorted(path for folder in ("roles", "playbooks") for path in (ROOT / fol
 NODE = ROOT / "files/node"
 CLUSTER = Names("red", region="us-east-1")
 LITERALS = {
-    r"deeplearning:[a-z]+": {value for name, value in vars(names).items() if name.endswith("_TAG")},
     r"deeplearning-(?:master|worker\d+)\b": {hosts.MASTER, hosts.MASTER_ALIAS},
     r"(?<![\w}])/(?:opt|etc|run|usr/local/bin|var/lib)/deeplearning\b[\w./-]*\w": {
         *(value for value in vars(paths).values() if isinstance(value, str)),
@@ -47,6 +48,17 @@ def values_of(content: Any, name: str) -> Iterator[Any]:
     items = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
     for item in items:
         yield from values_of(item, name)
+
+
+def test_keys_of_tags_and_ports_are_written_in_the_contract_alone() -> None:
+    keys = {value for name, value in vars(names).items() if name.endswith("_TAG")}
+    numbers = {str(value) for name, value in vars(ports).items() if name.isupper()}
+    literals = {
+        (literal, str(file.relative_to(ROOT)))
+        for file in FILES
+        for literal in re.findall(r"deeplearning:[a-z]+|\b\d{4}\b", file.read_text(encoding="utf-8"))
+    }
+    assert {(literal, file) for literal, file in literals if literal in keys | numbers} == set()
 
 
 @pytest.mark.parametrize("pattern", LITERALS)
@@ -129,12 +141,6 @@ def test_names_of_resources() -> None:
     assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.file_system_token
 
 
-def test_the_launch_hook() -> None:
-    tasks = yaml.safe_load((ROOT / "roles/machines/tasks/scaling_groups.yml").read_text())
-    assert set(values_of(tasks, "lifecycle_hook_name")) == {boot.HOOK}
-    assert set(values_of(tasks, "heartbeat_timeout")) == {boot.HOOK_SECONDS}
-
-
 @pytest.mark.parametrize("role", ["iam", "machines", "network", "storage"])
 def test_a_users_tags_do_not_replace_the_clusters(role: str) -> None:
     users = {names.CLUSTER_TAG: "blue", "team": "a"}
@@ -149,7 +155,19 @@ def test_a_framework_has_pins_and_a_record() -> None:
     assert pinned == set(FRAMEWORKS)
 
 
-def test_the_port_of_nfs_is_open() -> None:
-    tasks = yaml.safe_load((ROOT / "roles/network/tasks/security_groups.yml").read_text())
-    # The other is that of EMR's service.
-    assert list(values_of(tasks, "ports")) == [nfs.PORT, 9443]
+@pytest.mark.stand_in("the machine: an expression of the role is rendered")
+def test_roles_read_the_contract() -> None:
+    assert rendered("roles/network/vars/main.yml", "__network_tagged", network_cluster="red") == {
+        f"tag:{names.CLUSTER_TAG}": "red"
+    }
+    tasks = "roles/machines/tasks/scaling_groups.yml"
+    assert set(values_of(yaml.safe_load((ROOT / tasks).read_text()), "lifecycle_hook_name")) == {
+        "{{ 'boot.HOOK' | deeplearning.aws.contract }}"
+    }
+    assert contract("boot.HOOK") == boot.HOOK and contract("ports.NFS") == ports.NFS
+
+
+@pytest.mark.parametrize("constant", ["names.Names", "names.NONE", "paths.RUNS", "CLUSTER_TAG", "names.domain"])
+def test_what_is_no_constant_of_the_contract_is_refused(constant: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=f"{constant} is no constant of the contract."):
+        contract(constant)

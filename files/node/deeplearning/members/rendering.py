@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deeplearning.config import Config
-from deeplearning.contract import open_mpi, paths
+from deeplearning.contract import open_mpi, paths, ports
 from deeplearning.members.member_list import Member, Members
 
 HOSTS = "/etc/hosts"
@@ -21,9 +21,6 @@ SSH_CONFIG = "/etc/ssh/ssh_config.d/50-deeplearning-members.conf"
 
 WORKER_IP_FILE = "/home/hadoop/worker_ip_file"
 """What scripts for EMR read: the addresses of all members."""
-
-NODE_EXPORTER, DCGM_EXPORTER = 9100, 9400
-"""The ports of what Prometheus reads on members."""
 
 BEGIN = "# BEGIN deeplearning (written by `deeplearning members apply`)\n"
 END = "# END deeplearning\n"
@@ -120,11 +117,11 @@ def _ssh_config(members: Members, variables: dict[str, str]) -> str:
 
 
 def _node_targets(members: Members, variables: dict[str, str]) -> str:
-    return _scraped(members.members, NODE_EXPORTER)
+    return _scraped(members.members, ports.NODE_EXPORTER)
 
 
 def _gpu_targets(members: Members, variables: dict[str, str]) -> str:
-    return _scraped([member for member in members.members if member.gpus], DCGM_EXPORTER)
+    return _scraped([member for member in members.members if member.gpus], ports.DCGM_EXPORTER)
 
 
 def _scraped(members: Sequence[Member], port: int) -> str:

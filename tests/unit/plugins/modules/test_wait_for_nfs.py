@@ -51,7 +51,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         node = Node(tmp_path, server)
-        monkeypatch.setattr(nfs, "PORT", server.getsockname()[1])
+        monkeypatch.setattr(nfs.ports, "NFS", server.getsockname()[1])
         monkeypatch.setattr(wait_for_nfs, "FSTAB", str(node.fstab))
         monkeypatch.setattr(wait_for_nfs, "MOUNTS", node.mounts)
         monkeypatch.setattr(wait_for_nfs, "time", node)

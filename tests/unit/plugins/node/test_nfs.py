@@ -79,7 +79,7 @@ def test_a_silent_name_server_is_reported_although_the_machine_knows_its_own_nam
 def test_a_reachable_file_system_has_no_obstacle(known: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         known |= {NAME: "127.0.0.1", "127.0.0.1": "127.0.0.1"}
-        monkeypatch.setattr(nfs, "PORT", server.getsockname()[1])
+        monkeypatch.setattr(nfs.ports, "NFS", server.getsockname()[1])
         assert find_obstacle(NAME, OWN, 60) is None
 
 
@@ -214,7 +214,7 @@ def test_the_module_returns_former_mounts_of_a_file_system_that_answers(
 ) -> None:
     mounted = "fs-1.efs.us-east-1.amazonaws.com:/ /efs nfs4 rw 0 0"
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(nfs, "PORT", server.getsockname()[1])
+        monkeypatch.setattr(nfs.ports, "NFS", server.getsockname()[1])
         first = wait(mounted)
         assert (first["changed"], first["former_mounts"], first["systemd_follows"]) == (False, [], True)
         (tmp_path / "fstab").write_text(FSTAB)
@@ -232,7 +232,7 @@ def test_the_module_returns_former_mounts_of_a_file_system_that_answers(
 def test_the_module_names_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch, wait: Callable[..., Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monkeypatch.setattr(nfs, "PORT", port)
+    monkeypatch.setattr(nfs.ports, "NFS", port)
     refused = wait("")
     assert (refused["failed"], refused["cause"]) == (True, "security_group")
     assert refused["msg"].startswith("n1, after 0 s: 127.0.0.1, the mount target of 127.0.0.1, does not answer")
