@@ -252,6 +252,7 @@ READS_JSON = {
 }
 LOOKS_UP_METHODS = {
     "teardown.py": "by the kind of a resource, a name of our own",
+    "contract.py": "of the contract, by names that roles and playbooks write",
     "option.py": "of a reader of a setting",
     "readers.py": "of a reader of a setting",
     "upload.py": "of an error",

@@ -167,7 +167,9 @@ def test_roles_read_the_contract() -> None:
     assert contract("boot.HOOK") == boot.HOOK and contract("ports.NFS") == ports.NFS
 
 
-@pytest.mark.parametrize("constant", ["names.Names", "names.NONE", "paths.RUNS", "CLUSTER_TAG", "names.domain"])
+@pytest.mark.parametrize(
+    "constant", ["names.Names", "names.NONE", "paths.RUNS", "CLUSTER_TAG", "names.domain", "os.path"]
+)
 def test_what_is_no_constant_of_the_contract_is_refused(constant: str) -> None:
     with pytest.raises(AnsibleFilterError, match=f"{constant} is no constant of the contract."):
         contract(constant)
