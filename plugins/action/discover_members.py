@@ -15,7 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import a
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER, MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_key_discovery import HostKeyDiscovery

@@ -31,7 +31,7 @@ from typing import Any
 from ansible import constants as C
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import failure_text, is_rescued
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Join problems and names for a message."""
+"""Join problems for a message."""
 
 from __future__ import annotations
 
@@ -14,9 +14,3 @@ def join_problems(problems: Sequence[str], title: str) -> str:
     if len(unique) == 1:
         return unique[0]
     return title.format(len(unique)) + "\n" + "\n".join(f"- {problem}" for problem in unique)
-
-
-def join_names(names: Sequence[str], most: int = 12) -> str:
-    """Return the names separated by commas, and only the number of those beyond `most`."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -9,7 +9,6 @@ Root on any node can write there, so a load file is what some member states, and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from . import schema
@@ -18,10 +17,6 @@ from .errors import UserError
 MAX_BYTES = 16 * 1024
 MAX_ERRORS = 8
 MAX_ERROR = 200
-MAX_AGE_SECONDS = 180
-"""A node that wrote nothing for longer is not described by its file any more."""
-FULL_PERCENT = 90
-"""From here a disk is almost full. roles/monitoring/files/alerts.yml has the same threshold."""
 
 FIELDS = {
     "instance_id": schema.instance,
@@ -52,9 +47,3 @@ def validate(record: Any, name: str) -> dict[str, Any]:
     for gpu in load["gpus"]:
         schema.validate_part(gpu, GPU, f"a GPU in {name}")
     return load
-
-
-def problems(load: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a node by its load, for all views of a cluster."""
-    full = [f"its root disk is {load['disk_percent']} % full"] if load["disk_percent"] >= FULL_PERCENT else []
-    return [*load["errors"], *full]

@@ -31,11 +31,9 @@ def hourly(known: Mapping[str, float], machines: Mapping[str, int]) -> float | N
     return sum(known[kind] * count for kind, count in machines.items())
 
 
-def sentence(amount: float | None) -> str:
-    """Return what a stalled run costs."""
-    if amount is None:
-        return "What its machines cost meanwhile is not known."
-    return f"Meanwhile its machines cost {shown(amount)} {CURRENCY} an hour."
+def phrase(amount: float | None) -> str:
+    """Return what the machines of a run cost, as text."""
+    return "an amount that is not known" if amount is None else f"{shown(amount)} {CURRENCY} an hour"
 
 
 def shown(amount: float) -> str:

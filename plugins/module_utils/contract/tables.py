@@ -12,3 +12,9 @@ def text_table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
     """Return a line for each row, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def join_names(names: Sequence[str], most: int = 12) -> str:
+    """Return the names separated by commas, and only the number of those beyond `most`."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

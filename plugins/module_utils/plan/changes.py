@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG, RUN_TAG, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL, earliest
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import surplus

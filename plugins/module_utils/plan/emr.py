@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
     SERIES,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, InstanceType
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types import (

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 from typing import Any, NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, Item
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem

@@ -20,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tag_filter,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES, key_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.network import cidrs_in_use
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_output
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, run_cost
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
@@ -67,8 +67,8 @@ class Follower:
         state = _STATES.get(event["state"], event["state"])
         lines = [f"{self.run_id} {state}" + (f": {event['reason']}" if event["reason"] else "")]
         if event["state"] == STALLED:
-            end = f"To end it: ansible-playbook stop.yml -e run_id={self.run_id}"
-            lines.append(f"  {run_cost.sentence(event['hourly'])} {end}")
+            cost = problems.STALL_COST.format(cost=run_cost.phrase(event["hourly"]))
+            lines.append(f"  {cost}; {problems.RUN_STALLED.advice.format(subject=self.run_id)}")
         return lines
 
     def _plan(self, event: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import (
@@ -20,8 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report i
     HELD,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
     LIVING,
@@ -38,9 +37,6 @@ SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""
 READY = ("ready", "in service")
 """The health of a member without a problem. The second word is AWS's, where the master does not answer."""
-SILENT_AFTER = timedelta(minutes=10)
-"""A member that has been up for so long and reports no load is silent."""
-OLD_IMAGE = timedelta(days=180)
 END_NEAR = timedelta(hours=1)
 
 
@@ -97,7 +93,9 @@ def extend(
     members = _members(owned, seen, now)
     answer = seen.answer or {}
     is_emr = bool(owned.of_kind("emr_cluster"))
+    prices = prices or PriceList(owned.region)
     stalled = [run for run in answer.get("runs", ()) if run["state"] == STALLED]
+    silence = [problems.MASTER_SILENT.sentence(reason=seen.silence)] if summary["master"] and seen.silence else []
     return {
         **summary,
         "efs": {**summary["efs"], "bytes": seen.efs_bytes},
@@ -105,15 +103,15 @@ def extend(
         "members": members,
         "runs": list(answer.get("runs", ())),
         "problems": [
-            *([f"The master does not answer. {seen.silence}"] if summary["master"] and seen.silence else []),
+            *silence,
             *answer.get("problems", ()),
-            *(_stall_problem(run, members, is_emr, prices or PriceList(owned.region)) for run in stalled),
+            *(_stall_problem(run, members, is_emr, prices) for run in stalled),
             *_end_problem(summary, now),
-            *_member_problems(members, is_emr),
+            *problems.of_members(members, is_emr),
             *(_replaced(item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
             *_bundle_problems(members, seen),
-            *(_emr_bundle_problems(members) if owned.of_kind("emr_cluster") else ()),
+            *(_emr_bundle_problems(members) if is_emr else ()),
             *_image_problems(seen, now),
         ],
     }
@@ -194,7 +192,8 @@ def _health(
         return "joining"
     if states[node.id] in (FAULTY, HELD):
         return str(states[node.id])
-    return "ready" if load or now - _time(node.record["launched"], now) < SILENT_AFTER else "silent"
+    up = (now - _time(node.record["launched"], now)).total_seconds()
+    return "ready" if load or up < problems.MEMBER_SILENT.threshold else problems.SILENT
 
 
 def _time(text: str, otherwise: datetime) -> datetime:
@@ -207,33 +206,6 @@ def _time(text: str, otherwise: datetime) -> datetime:
 
 # Problems
 
-_ADVICE = {
-    "unhealthy": "unhealthy in its group: Auto Scaling replaces it",
-    "detached": "not in its group any more, and billed: terminate it in EC2",
-    FAULTY: "faulty: ansible-playbook health.yml shows which check fails",
-    FAILED: "not able to configure itself",
-    "silent": "silent: it has not reported its load for minutes. ansible-playbook health.yml tells more",
-    "joining": "not in the member list yet: the master adds it once it has reported itself",
-}
-
-
-def _member_problems(members: Sequence[Mapping[str, Any]], is_emr: bool) -> list[str]:
-    problems = []
-    for health, words in _ADVICE.items():
-        names = [member["name"] for member in members if member["health"] == health]
-        if names:
-            problems.append(f"{join_names(names)}: {words}")
-    for member in members:
-        if member["health"] == HELD:
-            name = member["name"]
-            cure = f"replace it: ansible-playbook deeplearning.aws.replace -e node={member['instance_id']}"
-            if is_emr:
-                cure = "reboot it, or release it on the node: sudo deeplearning gpus release"
-            problems.append(f"{name} is held: {member['held'] or 'it has not reported why'}; {cure}")
-        if member["load"]:
-            problems += [f"{member['name']}: {text}" for text in node_load.problems(member["load"])]
-    return problems
-
 
 def _stall_problem(
     run: Mapping[str, Any], members: Sequence[Mapping[str, Any]], is_emr: bool, prices: PriceList
@@ -241,41 +213,33 @@ def _stall_problem(
     """Report a stalled run with what its machines cost. Their types are AWS's, and not the master's word."""
     types = {host_name(member["rank"]): str(member["type"]) for member in members if member["rank"]}
     cost = hourly_of_machines([types.get(name, "") for name in run["nodes"]], is_emr, prices)
-    machines = f"its {len(run['nodes'])} machines cost" if len(run["nodes"]) > 1 else "its machine costs"
-    return (
-        f"Run {run['run_id']} is stalled: {(run['reason'] or 'it reports nothing').rstrip('.')}. Meanwhile {machines} "
-        f"{cost}. To end it: ansible-playbook stop.yml -e run_id={run['run_id']}"
-    )
+    return problems.of_stalled_run(run["run_id"], run["reason"] or "", cost)
 
 
 def _replaced(item: Replacement) -> str:
-    return f"{item.machine} was replaced at {item.at} UTC: Auto Scaling took it out of service after {item.reason}"
+    return problems.MEMBER_REPLACED.sentence(subject=item.machine, at=item.at, reason=item.reason)
 
 
 def _template_problems(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
-    problems = []
+    sentences = []
     for group in owned.of_kind("auto_scaling_group"):
         versions = seen.templates.get(group.name)
         if not versions:
             continue
         newest, used = versions[max(versions)], group.facts.get("template_version", "")
         if used.isdecimal() and int(used) != newest.number:
-            problems.append(
-                f"{group.name} launches machines by version {used} of its launch template, and {newest.number} is the "
-                "newest: ansible-playbook site.yml makes it use that"
-            )
+            sentences.append(problems.TEMPLATE_UNUSED.sentence(subject=group.name, used=used, newest=newest.number))
         differing: dict[str, list[str]] = {}
         for member in members:
             version = versions.get(int(member["template_version"])) if member["template_version"].isdecimal() else None
             if member["group"] == group.name and version:
                 differing.setdefault(_difference(version, newest), []).append(member["name"])
-        problems += [
-            f"{join_names(names)}: launched with another {difference} than new machines of {group.name} get. A machine "
-            "keeps it until it is replaced"
+        sentences += [
+            problems.TEMPLATE_CHANGED.sentence(subject=join_names(names), difference=difference, group=group.name)
             for difference, names in differing.items()
             if difference
         ]
-    return problems
+    return sentences
 
 
 def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
@@ -297,9 +261,7 @@ def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations) -
         for member in members
         if member["bundle"] and newest.get(member["group"]) and member["bundle"] != newest[member["group"]]
     ]
-    if not names:
-        return []
-    return [f"{join_names(names)}: configured by an old bundle. ansible-playbook site.yml configures them again"]
+    return [problems.BUNDLE_OLD.sentence(subject=join_names(names))] if names else []
 
 
 def _emr_bundle_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -307,27 +269,18 @@ def _emr_bundle_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
     newest, the master too."""
     newest = next((member["bundle"] for member in members if member["role"] == MASTER), "")
     names = [member["name"] for member in members if newest and member["bundle"] not in (newest, "")]
-    if not names:
-        return []
-    return [
-        f"{join_names(names)}: configured by another bundle than the master. ansible-playbook emr.yml does it again"
-    ]
+    return [problems.EMR_BUNDLE_OLD.sentence(subject=join_names(names))] if names else []
 
 
 def _image_problems(seen: Observations, now: datetime) -> list[str]:
-    problems = []
+    sentences = []
     for image in sorted({versions[max(versions)].image for versions in seen.templates.values()} - {""}):
-        if image not in seen.image_dates:
-            problems.append(
-                f"The image {image} is not available any more, so Auto Scaling can launch no machine: ansible-playbook "
-                "site.yml takes the newest of its family"
-            )
-        elif now - _time(seen.image_dates[image], now) > OLD_IMAGE:
-            problems.append(
-                f"The image {image} was made on {seen.image_dates[image][:10]}, and the cluster keeps it: give the id "
-                "of a newer one as cluster_image, and run site.yml"
-            )
-    return problems
+        made = seen.image_dates.get(image)
+        if made is None:
+            sentences.append(problems.IMAGE_GONE.sentence(subject=image))
+        elif now - _time(made, now) > timedelta(days=problems.IMAGE_OLD.threshold):
+            sentences.append(problems.IMAGE_OLD.sentence(subject=image, day=made[:10]))
+    return sentences
 
 
 def _end_problem(summary: Mapping[str, Any], now: datetime) -> list[str]:

@@ -17,8 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import s
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     ClusterResources,

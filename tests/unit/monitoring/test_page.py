@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from deeplearning import programs
+from deeplearning.contract import problems
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
 from deeplearning.runs import units
@@ -42,12 +43,12 @@ def shown(**changes: Any) -> dict[str, Any]:
         run_with("resnet-nightly", 180, "failed", reason=failure),
         run_with("first-try", 0, "waiting", nodes=0, reason="all nodes are in use"),
     ]
-    problems = [
-        "deeplearning-worker2: its root disk is 94 % full",
-        "deeplearning-worker3 has written no load for 3 minutes",
+    named = [
+        problems.DISK_ALMOST_FULL.sentence(subject="deeplearning-worker2", path="/", percent=94),
+        problems.MEMBER_SILENT.sentence(subject="deeplearning-worker3", minutes=3),
     ]
     known = {"cluster": "demo", "region": "eu-west-1", "at": time.time(), "generation": 7, "desired": 3}
-    return {**known, "members": rows, "runs": runs, "problems": problems, **changes}
+    return {**known, "members": rows, "runs": runs, "problems": named, **changes}
 
 
 class Elements(HTMLParser):

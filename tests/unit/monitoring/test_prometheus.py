@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.contract import node_load, paths
+from deeplearning.contract import paths, problems
 
 from tests.debian import unpacked_program
 from tests.unit.monitoring.prometheus_kit import FILES, ROOT, Prometheus, running, wait_for
@@ -50,7 +50,8 @@ def test_alerts_fire_when_they_should_and_no_earlier(tmp_path: Path) -> None:
 
 def test_a_disk_is_almost_full_for_the_alert_as_for_the_status() -> None:
     assert (
-        f"node_filesystem_size_bytes < {1 - node_load.FULL_PERCENT / 100:.1f}\n" in (FILES / "alerts.yml").read_text()
+        f"node_filesystem_size_bytes < {1 - problems.DISK_ALMOST_FULL.threshold / 100:.1f}\n"
+        in (FILES / "alerts.yml").read_text()
     )
 
 

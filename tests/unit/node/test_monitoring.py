@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deeplearning.contract import node_load, paths, run_request
+from deeplearning.contract import paths, problems, run_request
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded
 from deeplearning.members import load
@@ -257,10 +257,10 @@ def test_problems_are_named(started: Folder, tmp_path: Path, monkeypatch: pytest
     with open(started.file("events.jsonl"), "a", encoding="utf-8") as file:
         file.write(json.dumps({"n": 9, "event": "progress", "time": time.time() - 1000, "loss": 1}) + "\n")
     assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == [
-        "4 machines are desired and 3 are members",
-        "deeplearning-worker2: nvidia-smi does not end within 15 s",
-        "deeplearning-worker2: its root disk is 93 % full",
-        f"deeplearning-worker3 has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes",
+        problems.MEMBERS_MISSING.sentence(desired=4, count=3),
+        problems.MEMBER_SILENT.sentence(subject="deeplearning-worker3", minutes=3),
+        problems.DRIVER_FAULT.sentence(subject="deeplearning-worker2", error="nvidia-smi does not end within 15 s"),
+        problems.DISK_ALMOST_FULL.sentence(subject="deeplearning-worker2", path="/", percent=93),
     ]
 
 
@@ -269,7 +269,7 @@ def test_a_disk_is_full_at_a_limit(
     started: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: int, full: bool
 ) -> None:
     monkeypatch.setattr(load, "read_all", lambda mount, cluster: [loaded(1), loaded(2, disk_percent=disk)])
-    problem = f"deeplearning-worker2: its root disk is {disk} % full"
+    problem = problems.DISK_ALMOST_FULL.sentence(subject="deeplearning-worker2", path="/", percent=disk)
     assert snapshot.take(replace(CONFIG, efs_mount=str(tmp_path)))["problems"] == ([problem] if full else [])
 
 
@@ -286,14 +286,15 @@ def test_a_stalled_run_is_named_by_page_and_figures(
     stall: dict[str, Any] = {"since": "2026-01-01T00:00:00Z", "silent": [silent], "hourly": 2.012}
     started.write("state.json", {**started.state(), "state": "stalled", "reason": "nothing comes.", "stall": stall})
     taken = snapshot.take(config)
-    assert taken["problems"] == ["run r1 is stalled: nothing comes. Meanwhile its machines cost 2.01 USD an hour."]
+    words = "Run r1 is stalled: nothing comes. Meanwhile its machines cost {}; to end it: ansible-playbook stop.yml -e "
+    assert taken["problems"] == [f"{words.format('2.01 USD an hour')}run_id=r1"]
     text = metrics.render(metrics.of_runs(taken["runs"]))
     labels = 'run="r1",node="deeplearning-worker2",role="worker",process_rank="1"'
     assert f"deeplearning_run_silent{{{labels}}} 1\n" in text and 'state="stalled"} 1\n' in text
     assert 'deeplearning_run_stall_usd_per_hour{run="r1"} 2.012\n' in text
     started.write("state.json", {**started.state(), "stall": {**stall, "hourly": None}})
     taken = snapshot.take(config)
-    assert taken["problems"] == ["run r1 is stalled: nothing comes. What its machines cost meanwhile is not known."]
+    assert taken["problems"] == [f"{words.format('an amount that is not known')}run_id=r1"]
     assert "usd_per_hour" not in metrics.render(metrics.of_runs(taken["runs"]))
     # Training code can write the state, and a label that it makes up could break the file.
     bad = {**stall, "silent": [{**silent, "node": 'x"} 1\nfoo'}]}

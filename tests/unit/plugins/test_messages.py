@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_names, join_problems
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
+from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import machine, programs, safe_files
-from deeplearning.contract import atomic_file, node_load, paths, schema
+from deeplearning.contract import atomic_file, node_load, paths, problems, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.gpus import nvml
@@ -77,16 +77,16 @@ def _gpus() -> tuple[list[dict[str, int]], list[str]]:
     if not os.path.exists(paths.NVIDIA_DRIVER):
         return [], []
     reading = nvml.read(DRIVER_SECONDS)
-    used, problems = [], [reading.error] if reading.error else []
+    used, errors = [], [reading.error] if reading.error else []
     for gpu in reading.gpus[: schema.MAX_GPUS]:
         if gpu.lost:
-            problems.append(f"GPU {gpu.index}: {gpu.lost}")
+            errors.append(f"GPU {gpu.index}: {gpu.lost}")
         elif gpu.busy_percent is None or gpu.memory_used is None or not gpu.memory_total:
-            problems.append(f"GPU {gpu.index} does not report its use{', as MIG is on' if gpu.mig else ''}")
+            errors.append(f"GPU {gpu.index} does not report its use{', as MIG is on' if gpu.mig else ''}")
         else:
             memory_percent = min(round(100 * gpu.memory_used / gpu.memory_total), 100)
             used.append({"busy_percent": min(gpu.busy_percent, 100), "memory_percent": memory_percent})
-    return used, [_printable(problem) for problem in problems[: node_load.MAX_ERRORS]]
+    return used, [_printable(error) for error in errors[: node_load.MAX_ERRORS]]
 
 
 def _printable(text: str) -> str:
@@ -138,6 +138,6 @@ def _read(folder: int, name: str) -> dict[str, Any] | None:
             os.unlink(name, dir_fd=folder)
             return None
         load = node_load.parse(content, name)
-        if load["instance_id"] == instance_id and abs(time.time() - load["at"]) < node_load.MAX_AGE_SECONDS:
+        if load["instance_id"] == instance_id and abs(time.time() - load["at"]) < problems.MEMBER_SILENT.threshold:
             return load
     return None

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning.contract import member_list, paths
+from deeplearning.contract import member_list, paths, problems
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import FAULTY, HELD
+from deeplearning.contract.tables import join_names
 from deeplearning.machine import instance_id
 
 
@@ -87,12 +88,12 @@ def unsettled(members: Members) -> Sequence[str]:
     """
     reasons = []
     if len(members.members) != members.desired:
-        reasons.append(f"{members.desired} machines are desired and {len(members.members)} are members")
+        reasons.append(problems.MEMBERS_MISSING.sentence(desired=members.desired, count=len(members.members)))
     faulty = [member.alias for member in members.members if member.state == FAULTY]
     if faulty:
-        reasons.append(f"{', '.join(faulty)} reported a fault (`deeplearning members report` there says which)")
+        reasons.append(problems.MEMBER_FAULTY.sentence(subject=join_names(faulty)))
     usable = [member for member in members.training if member.state != HELD]
     if len({member.gpus for member in usable}) > 1:
         each = ", ".join(f"{member.alias} has {member.gpus}" for member in usable)
-        reasons.append(f"the numbers of GPUs differ: {each}")
+        reasons.append(problems.GPUS_DIFFER.sentence(counts=each))
     return reasons

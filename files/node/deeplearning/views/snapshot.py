@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deeplearning.config import Config
-from deeplearning.contract import node_load, run_cost, run_stall
+from deeplearning.contract import problems, run_cost, run_stall
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import FRAMEWORKS
+from deeplearning.contract.report import READY
 from deeplearning.members import load
 from deeplearning.members.member_list import Members, read_applied, unsettled
 from deeplearning.runs import units
@@ -42,7 +43,7 @@ def take(config: Config) -> dict[str, Any]:
         "desired": members.desired,
         "members": rows,
         "runs": runs,
-        "problems": [*unsettled(members), *_load_problems(members, loads), *_run_problems(runs)],
+        "problems": _problems(config, members, loads, runs),
     }
 
 
@@ -66,17 +67,27 @@ def _described(folder: Folder, whole: bool = False) -> Iterator[dict[str, Any]]:
         }
 
 
-def _load_problems(members: Members, loads: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for member in members.members:
-        record = loads.get(member.instance_id)
-        if record is None:
-            yield f"{member.alias} has written no load for {node_load.MAX_AGE_SECONDS // 60} minutes"
-        else:
-            yield from (f"{member.alias}: {text}" for text in node_load.problems(record))
+def _problems(
+    config: Config, members: Members, loads: Mapping[str, Mapping[str, Any]], runs: list[dict[str, Any]]
+) -> list[str]:
+    rows = [
+        {
+            "name": member.alias,
+            "instance_id": member.instance_id,
+            "health": _health(member.state, member.instance_id in loads),
+            "held": "",
+            "load": loads.get(member.instance_id),
+        }
+        for member in members.members
+    ]
+    stalled = [
+        problems.of_stalled_run(run["run_id"], run["reason"], run_cost.phrase((run["stall"] or {}).get("hourly")))
+        for run in runs
+        if run["state"] == run_stall.STALLED
+    ]
+    # Both name members that are faulty.
+    return list(dict.fromkeys([*unsettled(members), *problems.of_members(rows, bool(config.job_flow)), *stalled]))
 
 
-def _run_problems(runs: list[dict[str, Any]]) -> Iterator[str]:
-    for run in runs:
-        if run["state"] == run_stall.STALLED:
-            cost = run_cost.sentence((run["stall"] or {}).get("hourly"))
-            yield f"run {run['run_id']} is stalled: {run['reason'].rstrip('.')}. {cost}"
+def _health(state: str, has_load: bool) -> str:
+    return problems.SILENT if state == READY and not has_load else state

@@ -199,16 +199,14 @@ def test_a_stall_is_shown_and_does_not_restart_the_clock() -> None:
     follower.take({"event": "state", "state": "running", "time": 100.0, "reason": ""})
     reason = "no process has reported progress or output for 12 minutes. Silent: worker 1 on deeplearning-worker2."
     stalled = {"event": "state", "state": "stalled", "time": 200.0, "reason": reason}
-    end = "To end it: ansible-playbook stop.yml -e run_id=lenet-1"
+    end = "to end it: ansible-playbook stop.yml -e run_id=lenet-1"
     assert follower.take({**stalled, "hourly": 110.08}) == [
         f"lenet-1 is stalled: {reason}",
-        f"  Meanwhile its machines cost 110.08 USD an hour. {end}",
+        f"  Meanwhile its machines cost 110.08 USD an hour; {end}",
     ]
     for unknown in ({}, {"hourly": None}, {"hourly": "a\x1b[1m"}, {"hourly": float("nan")}):
-        assert (
-            Follower("lenet-1").take({**stalled, **unknown})[1]
-            == f"  What its machines cost meanwhile is not known. {end}"
-        )
+        cost = Follower("lenet-1").take({**stalled, **unknown})[1]
+        assert cost == f"  Meanwhile its machines cost an amount that is not known; {end}"
     again = {"event": "state", "state": "running", "time": 300.0, "reason": "it reports again, after 14 minutes"}
     assert follower.take(again) == ["lenet-1 runs: it reports again, after 14 minutes"]
     follower.take({"event": "progress", "time": 400.0, "seconds_left": 300.0})

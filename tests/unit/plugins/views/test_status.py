@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
@@ -107,7 +107,8 @@ def test_auto_scaling_knows_more_about_a_machine_than_the_master(
     assert member["step"] == setup.step
     warned = {"unhealthy", "failed", "detached"} & {words}
     assert len(described["problems"]) == len(warned)
-    assert all(f"deeplearning-worker2: {status._ADVICE[word]}" in described["problems"] for word in warned)
+    sentences = [problems.BY_HEALTH[word].sentence(subject="deeplearning-worker2") for word in warned]
+    assert described["problems"] == sentences
 
 
 def without(key: str) -> Observations:
@@ -241,7 +242,7 @@ def test_a_core_node_that_came_after_a_change_has_the_bundle_of_the_clusters_cre
         ({"ami-1": "2026-10-16T08:00:00.000Z"}, ""),
         ({"ami-1": "2026-03-16T08:00:00.000Z"}, "The image ami-1 was made on 2026-03-16, "),
         ({"ami-1": "nonsense"}, ""),
-        ({}, "The image ami-1 is not available any more, so Auto Scaling can launch no machine: "),
+        ({}, "The image ami-1 is not available any more, so Auto Scaling can launch no machine; "),
     ],
 )
 def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str], words: str) -> None:
@@ -442,12 +443,14 @@ def test_the_limits_of_what_is_old_near_full_or_silent() -> None:
     def loaded(percent: int) -> Observations:
         return replace(SEEN, answer={**ANSWER, "loads": [{**LOAD, "disk_percent": percent}]})
 
-    assert problems_with(loaded(node_load.FULL_PERCENT - 1), instance(1, "c-master", LaunchTime=NOW)) == []
-    (full,) = problems_with(loaded(node_load.FULL_PERCENT), instance(1, "c-master", LaunchTime=NOW))
-    assert full == "deeplearning-worker2: its root disk is 90 % full"
+    limit = int(problems.DISK_ALMOST_FULL.threshold)
+    assert problems_with(loaded(limit - 1), instance(1, "c-master", LaunchTime=NOW)) == []
+    (full,) = problems_with(loaded(limit), instance(1, "c-master", LaunchTime=NOW))
+    assert full.startswith("deeplearning-worker2: its disk / is 90 % full; remove data sets and environments that ")
 
     templates = {"c-workers": {2: version(2)}}
-    for age, count in ((status.OLD_IMAGE, 0), (status.OLD_IMAGE + timedelta(seconds=1), 1)):
+    old = timedelta(days=problems.IMAGE_OLD.threshold)
+    for age, count in ((old, 0), (old + timedelta(seconds=1), 1)):
         seen = replace(SEEN, templates=templates, image_dates={"ami-1": (NOW - age).isoformat()})
         assert len(problems_with(seen)) == count
 
@@ -458,7 +461,8 @@ def test_the_limits_of_what_is_old_near_full_or_silent() -> None:
     assert problems_with(**at(status.END_NEAR))[0].startswith("The machines end in 60 minutes ")
     assert problems_with(**at(-timedelta(minutes=5)))[0].startswith("The machines end in 0 minutes ")
 
-    for up, words in ((status.SILENT_AFTER, "silent"), (status.SILENT_AFTER - timedelta(seconds=1), "ready")):
+    silent = timedelta(seconds=problems.MEMBER_SILENT.threshold)
+    for up, words in ((silent, "silent"), (silent - timedelta(seconds=1), "ready")):
         assert health(extended(without("loads"), instance(2, LaunchTime=NOW - up))) == words
         # A time without a zone is UTC's.
         bare = (NOW - up).replace(tzinfo=None)
@@ -545,10 +549,9 @@ def test_the_whole_text() -> None:
     described = extended(replace(seen, answer={**answer, "runs": [LISTED, waiting]}), instance(3), joining)
     assert status.lines(described) == [
         "  Problem: The disk is full.",
-        "  Problem: deeplearning-worker3, i-00000004: not in its group any more, and billed: terminate it in EC2.",
-        "  Problem: deeplearning-master: silent: it has not reported its load for minutes. ansible-playbook health.yml "
-        "tells more.",
-        "  Problem: deeplearning-worker2: Xid 79.",
+        "  Problem: deeplearning-worker3, i-00000004: not in its group any more, and billed; terminate it in EC2.",
+        "  Problem: deeplearning-master: no load reported for 3 minutes; ansible-playbook health.yml checks it.",
+        "  Problem: deeplearning-worker2: Xid 79; ansible-playbook health.yml shows which check fails.",
         "  Problem: i-9 was replaced at 2026-11-23 03:00 UTC: Auto Scaling took it out of service after an EC2 health "
         "check.",
         "",
@@ -577,7 +580,7 @@ def test_machines_of_different_templates_are_named_by_what_differs() -> None:
         "members": [*ANSWER["members"], {"instance_id": "i-00000003", "rank": 3, "state": "ready"}],
         "loads": [*ANSWER["loads"], {**LOAD, "instance_id": "i-00000003"}],
     }
-    rest = "than new machines of c-workers get. A machine keeps it until it is replaced"
+    rest = "than new machines of c-workers get; a machine keeps it until it is replaced"
     problems = extended(replace(seen, answer=answer), third, workers)["problems"]
     assert [text for text in problems if "launched with another" in text] == [
         f"deeplearning-worker2: launched with another Monitoring {rest}",
@@ -596,11 +599,11 @@ STALLED_RUN |= {"reason": "no process has reported progress or output for 12 min
         (
             ["deeplearning-worker1", "deeplearning-worker2"],
             {"g5.xlarge": 1.006},
-            "its 2 machines cost 2.01 USD an hour",
+            "Meanwhile its machines cost 2.01 USD an hour",
         ),
-        (["deeplearning-worker2"], {"g5.xlarge": 1.006}, "its machine costs 1.01 USD an hour"),
+        (["deeplearning-worker2"], {"g5.xlarge": 1.006}, "its machines cost 1.01 USD an hour"),
         (["deeplearning-worker2", "deeplearning-worker9"], {"g5.xlarge": 2}, "machines cost at least 2.00 USD an hour"),
-        (["deeplearning-worker2"], {}, "its machine costs an amount that is not known here (unknown: AWS's Price List"),
+        (["deeplearning-worker2"], {}, "its machines cost an amount that is not known here (unknown: AWS's Price List"),
     ],
 )
 def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
@@ -610,7 +613,7 @@ def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
     seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "nodes": nodes}]})
     (problem,) = status.extend(SUMMARY, cluster(), seen, NOW, PriceList("us-east-1", known))["problems"]
     assert problem.startswith("Run lenet-1 is stalled: no process has reported progress or output for 12 minutes.")
-    assert cost in problem and problem.endswith("To end it: ansible-playbook stop.yml -e run_id=lenet-1")
+    assert cost in problem and problem.endswith("; to end it: ansible-playbook stop.yml -e run_id=lenet-1")
 
 
 def test_a_run_that_runs_is_no_problem() -> None:
