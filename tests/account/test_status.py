@@ -135,13 +135,14 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
     }
     assert described["problems"] == [
         "runs: no answer within 8 s",
-        "deeplearning-worker2: faulty: ansible-playbook health.yml shows which check fails",
-        "deeplearning-worker3: not in the member list yet: the master adds it once it has reported itself",
-        "deeplearning-master: nvidia-smi does not end within 15 s",
-        "deeplearning-master: its root disk is 95 % full",
+        "deeplearning-worker2 reported a fault; ansible-playbook health.yml shows which check fails",
+        "deeplearning-worker3: not in the member list yet; the master adds it once it has reported itself",
+        "deeplearning-master: nvidia-smi does not end within 15 s; ansible-playbook health.yml shows which check fails",
+        "deeplearning-master: its disk / is 95 % full; remove data sets and environments that are not needed, or set "
+        "cluster_root_volume_gib",
         "deeplearning-worker2, deeplearning-worker3: launched with another InstanceType (g5.xlarge, now g5.2xlarge) "
-        "than new machines of red-workers get. A machine keeps it until it is replaced",
-        "deeplearning-worker2: configured by an old bundle. ansible-playbook site.yml configures them again",
+        "than new machines of red-workers get; a machine keeps it until it is replaced",
+        "deeplearning-worker2: configured by an old bundle; ansible-playbook site.yml configures them again",
     ], output
     assert all(f"  Problem: {warning}.\n" in output for warning in described["problems"])
 

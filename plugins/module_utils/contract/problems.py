@@ -19,6 +19,8 @@ from .tables import join_names
 REPLACE = "ansible-playbook deeplearning.aws.replace -e node={node}"
 CONFIGURE = "ansible-playbook deeplearning.aws.configure"
 RELEASE = "reboot it, or release it on the node: sudo deeplearning gpus release"
+SEE_STATUS = "i-… (status.yml shows its id)"
+"""Instead of the id of a machine."""
 CHECK = "ansible-playbook health.yml shows which check fails"
 
 
@@ -80,7 +82,7 @@ MEMBER_FAULTY = Problem(
     CHECK,
     alert=Alert('deeplearning_member_ready{state!="held"} == 0', {"subject": "{{ $labels.member }}"}, minutes=5),
 )
-HELD_REASON = "a GPU failed there, or an operator has held it"
+HELD_REASON = "a GPU of it failed, or an operator has held it, which sudo deeplearning gpus release on it ends"
 """Where the member's own reason is not known."""
 MEMBER_HELD = Problem(
     "member_held",
@@ -88,7 +90,7 @@ MEMBER_HELD = Problem(
     f"replace it: {REPLACE}",
     alert=Alert(
         'deeplearning_member_ready{state="held"} == 0',
-        {"subject": "{{ $labels.member }}", "reason": HELD_REASON, "node": "{{ $labels.member }}"},
+        {"subject": "{{ $labels.member }}", "reason": HELD_REASON, "node": SEE_STATUS},
     ),
 )
 EMR_NODE_HELD = Problem("emr_node_held", MEMBER_HELD.text, RELEASE)
@@ -257,7 +259,7 @@ GPU_MEMORY_FAILING = Problem(
     f"replace it: {REPLACE}",
     alert=Alert(
         "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0 or increase(DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS[1h]) > 0",
-        {"gpu": "{{ $labels.gpu }}", "subject": "{{ $labels.instance }}", "node": "{{ $labels.instance }}"},
+        {"gpu": "{{ $labels.gpu }}", "subject": "{{ $labels.instance }}", "node": SEE_STATUS},
         severity="critical",
     ),
 )
