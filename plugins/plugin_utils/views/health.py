@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.problems import CHECKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
@@ -25,54 +27,16 @@ Check = dict[str, Any]
 Result = Mapping[str, Any]
 """What Ansible registered when a node checked itself."""
 
-_CONFIGURE = "ansible-playbook deeplearning.aws.configure"
-_REPLACE = "ansible-playbook deeplearning.aws.replace -e node=<node>"
-"""It names the machine to give in place of the node."""
-ADVICE: Mapping[str, str] = {
-    "disk": "remove what is not needed, or give cluster_root_volume_gib",
-    "memory": "find out on the node what uses it: ps aux --sort -rss | head",
-    "clock": "let it follow AWS's clock, on the node: sudo chronyc makestep",
-    "member": _CONFIGURE,
-    "member.timers": f"{_CONFIGURE} enables them, or on the node: sudo systemctl enable --now and their names",
-    "names": "on the node: sudo deeplearning members apply",
-    "ssh": _CONFIGURE,
-    "efs": f"is there a mount target in the node's zone? {_CONFIGURE} mounts it",
-    "efs.other": "on the nodes, mount | grep nfs4: is it the same file system everywhere?",
-    "efs.silent": "wait: what uses it resumes as soon as it answers; AWS's health dashboard may say when",
-    "gpus": _REPLACE,
-    "gpus.differ": "give all nodes the same instance type",
-    "driver": f"reboot the node; if that is not enough: {_REPLACE}",
-    "faults.reset": f"reboot the node, which resets its GPUs; if it happens again: {_REPLACE}",
-    "faults.reboot": f"reboot the node; if it happens again: {_REPLACE}",
-    "faults.replace": _REPLACE,
-    "faults": _REPLACE,
-    "held": f"{_REPLACE}. Or reboot it, or let runs use it again, on the node: sudo deeplearning gpus release",
-    "efa": "compare with the other nodes",
-    "bandwidth": f"look for other traffic, then replace one of the two machines: {_REPLACE}",
-    "bandwidth.ssh": _CONFIGURE,
-    "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
-    "pairs": f"look for other traffic, then replace the named machine: {_REPLACE}",
-    "inside": f"health.yml shows faults of its GPUs; replace the named machine: {_REPLACE}",
-    "all-reduce": "ansible-playbook health.yml shows which connection is slow",
-    "all-reduce.refused": "ansible-playbook train.yml -e framework={} installs the same everywhere",
-    "all-reduce.failed": "see the logs on the master",
-    "all-reduce.late": "try again, as a framework that is read for the first time starts slowly; then see the logs",
-    "all-reduce.wrong": "see the logs on the master, and do not train",
-    "space": "remove old runs, or give runs_dir",
-}
-"""What to do about a failing check, by its name, or by its name and problem. It is not up to the node: a node must not
-suggest commands to the operator."""
-
 _CHECK = u.record(
-    name=u.one_of(*(name for name in ADVICE if "." not in name)),
+    name=u.one_of(*(name for name in CHECKS if "." not in name)),
     ok=u.boolean,
     detail=u.words,
     problem=u.optional(u.words),
 )
 _NODE = u.record(
-    generation=u.count, environments=u.map_of(u.words, u.words, 100), checks=u.list_of(_CHECK, len(ADVICE))
+    generation=u.count, environments=u.map_of(u.words, u.words, 100), checks=u.list_of(_CHECK, len(CHECKS))
 )
-_TRAINING = u.record(framework=answers.framework, checks=u.list_of(_CHECK, len(ADVICE)))
+_TRAINING = u.record(framework=answers.framework, checks=u.list_of(_CHECK, len(CHECKS)))
 
 
 def verdict(
@@ -85,11 +49,10 @@ def verdict(
     run = _checks_of_training(training) if training is not None else {}
     environments = {node: answer["environments"] for node, answer in nodes.items() if "environments" in answer}
     checks += _versions(environments, run.get("framework", ""))
-    checks += [_check(machine, "member", "it is no member yet", _CONFIGURE) for machine in joining]
+    checks += [_check(machine, "member", "it is no member yet", problems.CONFIGURE) for machine in joining]
     checks += run.get("checks", [])
     if not checks:
-        fix = "ansible-playbook site.yml creates one, ansible-playbook status.yml shows which clusters exist"
-        checks = [_check("-", "cluster", "it has no machine", fix)]
+        checks = [_check("-", "cluster", "it has no machine", problems.NO_MACHINE)]
     return {"schema": SCHEMA, "ok": all(check["ok"] for check in checks), "checks": checks}
 
 
@@ -97,12 +60,11 @@ def _checks_of_node(node: str, result: Result) -> dict[str, Any]:
     """Return the node's own answer, or the one check that explains why it is missing."""
     if result.get("unreachable") or not result:
         words = str(result.get("msg", "")).strip().splitlines() or ["it was not checked"]
-        fix = "is it running, and may this address log in (cluster_ssh_allowed_cidrs)? ansible-playbook status.yml"
-        return {"checks": [_check(node, "reachable", u.one_line(words[-1]), fix)]}
+        return {"checks": [_check(node, "reachable", u.one_line(words[-1]), problems.UNREACHABLE)]}
     try:
         answer = _NODE(u.from_json(str(result.get("stdout", ""))))
     except u.InvalidValue:
-        return {"checks": [_check(node, "reachable", _last_line(result), _CONFIGURE)]}
+        return {"checks": [_check(node, "reachable", _last_line(result), problems.CONFIGURE)]}
     environments = {name: version for name, version in answer["environments"].items() if name in DISTRIBUTIONS}
     checks = [_check(node, "reachable", "", ok=True), *(_with_advice(node, check) for check in answer["checks"])]
     return {"generation": answer["generation"], "environments": environments, "checks": checks}
@@ -122,8 +84,8 @@ def _outdated(generations: Mapping[str, int]) -> list[Check]:
         _check(
             node,
             "members",
-            f"it has generation {number} of the member list, others have {newest}",
-            "sudo deeplearning members apply",
+            problems.MEMBER_LIST_OLD.text.format(number=number, newest=newest),
+            problems.MEMBER_LIST_OLD.advice,
         )
         for node, number in generations.items()
         if number < newest
@@ -148,7 +110,7 @@ def _versions(environments: Mapping[str, Mapping[str, str]], framework: str) -> 
         else:
             wrong = [framework] if framework and framework not in installed else []
             detail = f"it has no {framework}" if wrong else f"{framework} as on all nodes"
-        fix = f"ansible-playbook train.yml -e framework={wrong[0]} installs the same everywhere" if wrong else ""
+        fix = problems.INSTALL_ALIKE.format(framework=wrong[0]) if wrong else ""
         if wrong or framework:
             checks.append(_check(node, "versions", detail, fix, ok=not wrong))
     return checks
@@ -159,14 +121,14 @@ def _checks_of_training(training: Result) -> dict[str, Any]:
     try:
         answer = _TRAINING(u.from_json(str(training.get("stdout", ""))))
     except u.InvalidValue:
-        return {"checks": [_check(ALL, "all-reduce", _last_line(training), _CONFIGURE)]}
+        return {"checks": [_check(ALL, "all-reduce", _last_line(training), problems.CONFIGURE)]}
     framework = answer["framework"]
     return {"framework": framework, "checks": [_with_advice(ALL, check, framework) for check in answer["checks"]]}
 
 
 def _with_advice(node: str, check: Mapping[str, Any], framework: str = "") -> Check:
-    advice = ADVICE.get(f"{check['name']}.{check['problem']}", ADVICE[check["name"]]).format(framework)
-    advice = advice.replace("<node>", "…" if node == ALL else node)
+    problem = CHECKS.get(f"{check['name']}.{check['problem']}", CHECKS[check["name"]])
+    advice = problem.advice.format(framework=framework, node="…" if node == ALL else node)
     return _check(node, check["name"], check["detail"], "" if check["ok"] else advice, check["ok"])
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.health import ADVICE
 from deeplearning import machine, safe_files
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.problems import CHECKS
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import Fault
@@ -105,7 +105,7 @@ def reading(count: int, lost: int | None = None) -> Reading:
 def test_measurements_become_checks(check: checks.Check, ok: bool, words: str) -> None:
     assert check.ok is ok and words in check.detail
     # The operator's side has an advice for each.
-    assert (f"{check.name}.{check.problem}" if check.problem else check.name) in ADVICE
+    assert (f"{check.name}.{check.problem}" if check.problem else check.name) in CHECKS
 
 
 def test_a_hanging_call_is_abandoned_and_a_failure_is_raised() -> None:
@@ -137,7 +137,7 @@ def test_a_token_shows_the_clock_offset_and_old_tokens_are_removed(
     old.mkdir(parents=True)
     os.utime(old, (1, 1))
     offset = probes.write_token_file(str(tmp_path), tmp_path / "health/token", "deeplearning-worker2")
-    assert abs(offset) < checks.CLOCK_SECONDS and not old.exists()
+    assert abs(offset) < CHECKS["clock"].threshold and not old.exists()
     folder = tmp_path / "health/token"
     (folder / "deeplearning-worker3").write_text("half of")
     monkeypatch.setattr(probes, "REPLACED_SECONDS", 0.1)
@@ -321,7 +321,7 @@ def test_a_short_run_over_all_nodes_becomes_checks(
         return subprocess.CompletedProcess(words, code if words[0] == "start" else 0, answer, "")
 
     monkeypatch.setattr(training, "_run", run)
-    monkeypatch.setattr(checks, "CHECKPOINTS_FREE_MIB", 0)
+    monkeypatch.setitem(CHECKS, "space", replace(CHECKS["space"], threshold=0))
     member = Member(1, ("deeplearning-worker1",), "i-1", "10.0.0.4", "ip-10-0-0-4", "t3.medium", 0, 1, (), "ready")
     members = Members("red", "sg-1", 1, 1, "i-1", "", (member,))
     summed, space = training.run_checks(members, "pytorch", "", "20261121T150000Z", "ubuntu", processor=ok)
@@ -433,7 +433,7 @@ def test_a_node_that_nccl_reaches_more_slowly_than_the_others_is_named(
 def test_a_node_whose_gpus_exchange_slowly_is_named(speeds: dict[str, float], ok: bool, words: str) -> None:
     check = nccl.judge_inside(speeds)
     assert (check.name, check.ok) == ("inside", ok) and check.detail.startswith(words)
-    assert check.name in ADVICE
+    assert check.name in CHECKS
 
 
 def processes_on(*nodes: str) -> list[dict[str, Any]]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from deeplearning.contract.problems import CHECKS
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import LEVELS
 from deeplearning.gpus.reading import Reading
 
 MIB = 2**20
-ROOT_FREE_MIB = 2048
-MEMORY_FREE_MIB = 256
-CHECKPOINTS_FREE_MIB = 10240
-CLOCK_SECONDS = 2.0
 SHOWN = 4
 """How many of the names that fail are listed."""
 
@@ -34,18 +31,18 @@ def some(names: Sequence[str]) -> str:
 
 def disk(free: int, total: int) -> Check:
     detail = f"{free // MIB} of {total // MIB} MiB free on /"
-    return Check("disk", free >= ROOT_FREE_MIB * MIB, detail)
+    return Check("disk", free >= CHECKS["disk"].threshold * MIB, detail)
 
 
 def memory(available_kib: int) -> Check:
     mib = available_kib // 1024
-    return Check("memory", mib >= MEMORY_FREE_MIB, f"{mib} MiB available")
+    return Check("memory", mib >= CHECKS["memory"].threshold, f"{mib} MiB available")
 
 
 def clock(offset: float) -> Check:
     """Compare with the file system's own clock, which all nodes share."""
     detail = f"{abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the shared file system"
-    return Check("clock", abs(offset) <= CLOCK_SECONDS, detail)
+    return Check("clock", abs(offset) <= CHECKS["clock"].threshold, detail)
 
 
 def membership(known: bool, alias: str, applied: int, timers: Mapping[str, str]) -> Check:
@@ -128,4 +125,4 @@ def all_reduce(correct: bool, ranks: int, gigabits: float, floor: float) -> Chec
 
 def space(free: int) -> Check:
     detail = f"{free // MIB} MiB free for checkpoints"
-    return Check("space", free >= CHECKPOINTS_FREE_MIB * MIB, detail)
+    return Check("space", free >= CHECKS["space"].threshold * MIB, detail)

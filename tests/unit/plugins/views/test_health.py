@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.problems import CHECKS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.health import (
-    ADVICE,
     SHOWN_NODES,
     verdict,
     verdict_lines,
@@ -34,7 +34,7 @@ def test_one_failing_check_is_reported_with_its_node_its_reason_and_what_to_do()
     text = verdict_lines("red", result)
     assert not result["ok"] and failing(result) == [("deeplearning-worker2", "efs")]
     assert "deeplearning-worker2, efs: no file seen of a" in text
-    assert f"    what to do: {ADVICE['efs']}" in text
+    assert f"    what to do: {CHECKS['efs'].advice}" in text
     assert text[-1] == "Cluster red is not healthy: 1 check fails."
 
 
@@ -158,7 +158,7 @@ def test_the_whole_table_with_all_that_is_wrong() -> None:
         "  all                   -          -     -      -    -        -         -       FAILS",
         "all-reduce: 8 ranks",
         "deeplearning-worker2, ssh: it refuses",
-        f"    what to do: {ADVICE['ssh']}",
+        f"    what to do: {CHECKS['ssh'].advice}",
         "deeplearning-worker3, reachable: it was not checked",
         "    what to do: is it running, and may this address log in (cluster_ssh_allowed_cidrs)? "
         "ansible-playbook status.yml",
@@ -167,7 +167,7 @@ def test_the_whole_table_with_all_that_is_wrong() -> None:
         "deeplearning-worker2, versions: its pytorch is of other versions than elsewhere",
         "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
         "i-1, member: it is no member yet",
-        f"    what to do: {ADVICE['member']}",
+        f"    what to do: {CHECKS['member'].advice}",
         "all, all-reduce: 8 ranks",
         "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
         "Cluster red is not healthy: 6 checks fail.",
@@ -183,8 +183,8 @@ def test_a_failing_check_has_the_advice_of_its_problem_and_a_passing_one_none() 
         printed = {"generation": 1, "environments": {}, "checks": [{"name": "efs", "detail": "x", **check}]}
         return str(verdict({"n": {"stdout": json.dumps(printed)}})["checks"][1]["fix"])
 
-    assert fix(ok=False, problem="silent") == ADVICE["efs.silent"]
-    assert fix(ok=False, problem="evil") == fix(ok=False) == ADVICE["efs"]
+    assert fix(ok=False, problem="silent") == CHECKS["efs.silent"].advice
+    assert fix(ok=False, problem="evil") == fix(ok=False) == CHECKS["efs"].advice
     assert fix(ok=True, problem="silent") == ""
 
 
