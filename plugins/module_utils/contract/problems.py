@@ -188,25 +188,25 @@ IMAGE_OLD = Problem(
 
 # Scheduled ends
 
-END_SECONDS = 3600
-"""An end is a problem if it is so near. The greeting names it at any time."""
+NEAR_SECONDS = 3600
+"""An end that is so near is a problem. The greeting at a login names each end at any time."""
 END_TTL = Problem(
     "end_ttl",
     "All machines of this cluster end at {at}, and its file system stays",
     "ansible-playbook deeplearning.aws.extend -e hours=4 postpones it",
-    threshold=END_SECONDS,
+    threshold=NEAR_SECONDS,
 )
 END_IDLE = Problem(
     "end_idle",
     END_TTL.text,
     "a run, a login or other work until then postpones it",
-    threshold=END_SECONDS,
+    threshold=NEAR_SECONDS,
 )
 END_SETUP = Problem(
     "end_setup",
     "The machines of {subject} end at {at}: no playbook has met one of them in service yet",
     "ansible-playbook site.yml tries again, ansible-playbook deeplearning.aws.extend sets another end in its place",
-    threshold=END_SECONDS,
+    threshold=NEAR_SECONDS,
 )
 
 # Runs, and the figures of Prometheus

@@ -31,13 +31,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import run_events
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import hourly_of_machines
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import END_PROBLEMS, setup_groups
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
 
 SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""
 READY = ("ready", "in service")
 """The health of a member without a problem. The second word is AWS's, where the master does not answer."""
-END_NEAR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def extend(
             *silence,
             *answer.get("problems", ()),
             *(_stall_problem(run, members, is_emr, prices) for run in stalled),
-            *_end_problem(summary, now),
+            *_end_problem(summary, owned, now),
             *problems.of_members(members, is_emr),
             *(_replaced(item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
@@ -283,24 +283,17 @@ def _image_problems(seen: Observations, now: datetime) -> list[str]:
     return sentences
 
 
-def _end_problem(summary: Mapping[str, Any], now: datetime) -> list[str]:
+def _end_problem(summary: Mapping[str, Any], owned: ClusterResources, now: datetime) -> list[str]:
     """Report an end that is near."""
     ends = summary.get("ends") or {}
     if not ends.get("at"):
         return []
-    left = _time(ends["at"], now) - now
-    if left > END_NEAR:
+    end = END_PROBLEMS[ends["reason"]]
+    left = (_time(ends["at"], now) - now).total_seconds()
+    if left > end.threshold:
         return []
-    minutes = max(0, round(left.total_seconds() / 60))
-    end = f"end in {minutes} minutes ({ends['at']})"
-    if ends.get("reason") == "setup":
-        return [
-            f"Machines that no playbook has met in service {end}: ansible-playbook site.yml tries again, "
-            "ansible-playbook deeplearning.aws.extend sets another end in place of this one"
-        ]
-    if ends.get("reason") == "idle":
-        return [f"The machines {end}, unless something works on them until then"]
-    return [f"The machines {end}: ansible-playbook deeplearning.aws.extend moves that"]
+    at = f"{ends['at']}, in {max(0, round(left / 60))} minutes"
+    return [end.sentence(subject=setup_groups(owned), at=at)]
 
 
 # Text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
@@ -136,20 +136,24 @@ def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
 
 
 _REASONS = {TTL: "cluster_ttl_hours", IDLE: "idle", SETUP: "setup"}
+_PROBLEMS = {SETUP: problems.END_SETUP, TTL: problems.END_TTL, IDLE: problems.END_IDLE}
+END_PROBLEMS = {reason: _PROBLEMS[kind] for kind, reason in _REASONS.items()}
+"""By the reason of the next end."""
+
+
+def setup_groups(owned: ClusterResources) -> str:
+    """Return the names of the groups that no playbook has met in service yet."""
+    return join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
 
 
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
-    held = join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
-    hints = {
-        SETUP: f" for {held}, unless a playbook meets one in service there until then (ansible-playbook site.yml)",
-        TTL: " (deeplearning.aws.extend postpones it)",
-        IDLE: ", unless something works until then",
-    }
-    times = {kind: min(_ends(owned, kind), default=0.0) for kind in hints}
+    times = {kind: min(_ends(owned, kind), default=0.0) for kind in _PROBLEMS}
     return "; ".join(
-        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind])) + hint
-        for kind, hint in hints.items()
+        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind]))
+        + (f" for {setup_groups(owned)}" if kind == SETUP else "")
+        + f" ({end.advice})"
+        for kind, end in _PROBLEMS.items()
         if times[kind]
     )
 

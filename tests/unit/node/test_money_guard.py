@@ -221,7 +221,7 @@ def test_people_who_log_in_read_when_the_machines_end(master: Master) -> None:
     check(master)
     message = master.node.text(paths.LOGIN_MESSAGE)
     at = f"{master.aws.scheduled['demo-master', 'demo-ttl']['StartTime']:%Y-%m-%d %H:%M} UTC"
-    assert f"All machines of this cluster end at {at}; its file system stays." in message
+    assert f"All machines of this cluster end at {at}, and its file system stays." in message
     assert "ansible-playbook deeplearning.aws.extend -e hours=4" in message
     assert "after 30 minutes without a run" in message
     master.aws.scheduled.clear()
@@ -251,8 +251,8 @@ def test_runs_save_before_the_end_of_the_setup_which_people_can_read(
     check(master, ["lenet-1"])
     message = master.node.text(paths.LOGIN_MESSAGE)
     end = f"{master.aws.scheduled['demo-master', 'demo-setup']['StartTime']:%Y-%m-%d %H:%M} UTC"
-    assert f"The machines of demo-master and demo-workers end at {end}: no playbook has met one" in message
-    assert "on your own machine: ansible-playbook site.yml" in message
+    assert f"The machines of demo-master, demo-workers end at {end}: no playbook has met one" in message
+    assert "On your own machine: ansible-playbook site.yml" in message
     assert run.read(CHECKPOINT_REQUEST) is None
     # The master is in service, and its workers are not.
     del master.aws.scheduled["demo-master", "demo-setup"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from deeplearning.aws import AwsClient
 from deeplearning.config import Config
-from deeplearning.contract import atomic_file, paths
+from deeplearning.contract import atomic_file, paths, problems
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.names import Names
 from deeplearning.contract.run_stall import STALLED
@@ -27,6 +27,7 @@ from deeplearning.contract.scheduled_end import (
     scheduled_ends,
 )
 from deeplearning.contract.schema import parse_time
+from deeplearning.contract.tables import join_names
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
@@ -133,14 +134,17 @@ def is_busy(loads: Iterable[Mapping[str, Any]], stalled: Collection[str]) -> boo
 
 def login_message(ttl: float | None, idle_seconds: int, setup: Mapping[str, float]) -> str:
     """Return the text that people see when they log in; empty if nothing ends the cluster by itself."""
-    lines = []
+    ends = []
     if setup:
-        groups, end = " and ".join(sorted(setup)), _time(min(setup.values()))
-        lines.append(f"The machines of {groups} end at {end}: no playbook has met one of them in service yet.")
-        lines.append("To remove this end, on your own machine: ansible-playbook site.yml")
+        subject = join_names(sorted(setup))
+        ends.append((problems.END_SETUP, {"subject": subject, "at": _time(min(setup.values()))}))
     if ttl is not None:
-        lines.append(f"All machines of this cluster end at {_time(ttl)}; its file system stays.")
-        lines.append("To postpone it, on your own machine: ansible-playbook deeplearning.aws.extend -e hours=4")
+        ends.append((problems.END_TTL, {"at": _time(ttl)}))
+    lines = [
+        line
+        for end, values in ends
+        for line in (f"{end.text.format(**values)}.", f"On your own machine: {end.advice}.")
+    ]
     if idle_seconds:
         lines.append(f"They end after {idle_seconds // 60} minutes without a run, a login or other work as well.")
     return "".join(f"{line}\n" for line in lines)

@@ -256,18 +256,26 @@ def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str],
     [
         ("", "", ""),
         ("2026-11-23T08:40:00Z", "cluster_ttl_hours", ""),
-        ("2026-11-23T04:40:00Z", "cluster_ttl_hours", ": ansible-playbook deeplearning.aws.extend moves that"),
-        ("2026-11-23T04:40:00Z", "idle", ", unless something works on them until then"),
+        (
+            "2026-11-23T04:40:00Z",
+            "cluster_ttl_hours",
+            ", and its file system stays; ansible-playbook deeplearning.aws.extend ",
+        ),
+        (
+            "2026-11-23T04:40:00Z",
+            "idle",
+            ", and its file system stays; a run, a login or other work until then postpones it",
+        ),
         (
             "2026-11-23T04:40:00Z",
             "setup",
-            ": ansible-playbook site.yml tries again, ansible-playbook deeplearning.aws.",
+            ": no playbook has met one of them in service yet; ansible-playbook site.yml tries again, ",
         ),
     ],
 )
 def test_an_end_that_is_near_is_a_warning_with_what_moves_it(at: str, reason: str, words: str) -> None:
     warnings = extended(ends={"at": at, "reason": reason} if at else {})["problems"]
-    assert [f" end in 40 minutes ({at}){words}" in warning for warning in warnings] == [True] * bool(words)
+    assert [f" end at {at}, in 40 minutes{words}" in warning for warning in warnings] == [True] * bool(words)
 
 
 def test_many_members_are_counted_unless_they_need_attention() -> None:
@@ -455,11 +463,12 @@ def test_the_limits_of_what_is_old_near_full_or_silent() -> None:
         assert len(problems_with(seen)) == count
 
     def at(left: timedelta) -> dict[str, Any]:
-        return {"ends": {"at": (NOW + left).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        return {"ends": {"at": (NOW + left).strftime("%Y-%m-%dT%H:%M:%SZ"), "reason": "cluster_ttl_hours"}}
 
-    assert problems_with(**at(status.END_NEAR + timedelta(seconds=1))) == []
-    assert problems_with(**at(status.END_NEAR))[0].startswith("The machines end in 60 minutes ")
-    assert problems_with(**at(-timedelta(minutes=5)))[0].startswith("The machines end in 0 minutes ")
+    near = timedelta(seconds=problems.END_TTL.threshold)
+    assert problems_with(**at(near + timedelta(seconds=1))) == []
+    assert ", in 60 minutes, and its file system stays; " in problems_with(**at(near))[0]
+    assert ", in 0 minutes, and its file system stays; " in problems_with(**at(-timedelta(minutes=5)))[0]
 
     silent = timedelta(seconds=problems.MEMBER_SILENT.threshold)
     for up, words in ((silent, "silent"), (silent - timedelta(seconds=1), "ready")):

@@ -103,16 +103,17 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
     }
     (line,) = [line for line in summary_lines(summary, both, "") if "machines end" in line]
     assert line.split("  ")[-1] == (
-        "2027-01-15 09:00 UTC (deeplearning.aws.extend postpones it); 2027-01-15 08:00 UTC, unless something works "
-        "until then"
+        "2027-01-15 09:00 UTC (ansible-playbook deeplearning.aws.extend -e hours=4 postpones it); 2027-01-15 08:00 UTC "
+        "(a run, a login or other work until then postpones it)"
     )
     setup = ends({"setup": 1_800_000_000.0, "ttl": 1_800_003_600.0})
     summary = describe(setup, HEALTH, CONTEXT)
     assert [summary["ends"][key] for key in ("reason", "at", "setup_at")] == ["setup", *["2027-01-15T08:00:00Z"] * 2]
     (line,) = [line for line in summary_lines(summary, setup, "") if "machines end" in line]
     assert line.split("  ")[-1] == (
-        "2027-01-15 08:00 UTC for c-master, unless a playbook meets one in service there until then (ansible-playbook "
-        "site.yml); 2027-01-15 09:00 UTC (deeplearning.aws.extend postpones it)"
+        "2027-01-15 08:00 UTC for c-master (ansible-playbook site.yml tries again, ansible-playbook "
+        "deeplearning.aws.extend sets another end in its place); 2027-01-15 09:00 UTC (ansible-playbook "
+        "deeplearning.aws.extend -e hours=4 postpones it)"
     )
     ttl = describe(ends({"ttl": 1_800_003_600.0}), HEALTH, CONTEXT)["ends"]
     assert (ttl["at"], ttl["reason"]) == ("2027-01-15T09:00:00Z", "cluster_ttl_hours")
