@@ -19,22 +19,7 @@ from .tables import join_names
 REPLACE = "ansible-playbook deeplearning.aws.replace -e node={node}"
 CONFIGURE = "ansible-playbook deeplearning.aws.configure"
 RELEASE = "reboot it, or release it on the node: sudo deeplearning gpus release"
-SEE_STATUS = "i-… (status.yml shows its id)"
-"""Instead of the id of a machine."""
 CHECK = "ansible-playbook health.yml shows which check fails"
-
-
-@dataclass(frozen=True)
-class Alert:
-    """How Prometheus notices a problem."""
-
-    expr: str
-    """`$threshold` stands for that of the problem."""
-    values: Mapping[str, str]
-    """Prometheus' templates for what the text and the advice name."""
-    minutes: int = 0
-    """How long it has to last."""
-    severity: str = "warning"
 
 
 @dataclass(frozen=True)
@@ -43,7 +28,6 @@ class Problem:
     text: str
     advice: str = ""
     threshold: float = 0
-    alert: Alert | None = None
 
     def sentence(self, **values: Any) -> str:
         """Return the text, and the advice if there is one. `values`: what they name."""
@@ -56,43 +40,16 @@ MEMBER_DOWN = Problem(
     "member_down",
     "{subject} does not answer",
     "ansible-playbook health.yml shows what is wrong, and Auto Scaling replaces a machine that has died",
-    alert=Alert(
-        'up{job="node"} == 0',
-        {"subject": "{{ $labels.instance }} ({{ $labels.instance_id }})"},
-        minutes=1,
-        severity="critical",
-    ),
 )
 MEMBERS_MISSING = Problem(
     "members_missing",
     "{desired} machines are desired and {count} are members",
     "ansible-playbook status.yml shows why machines are missing",
-    alert=Alert(
-        "deeplearning_members < deeplearning_members_desired",
-        {
-            "desired": '{{ with query "deeplearning_members_desired" }}{{ . | first | value }}{{ end }}',
-            "count": "{{ $value }}",
-        },
-        minutes=15,
-    ),
 )
-MEMBER_FAULTY = Problem(
-    "member_faulty",
-    "{subject} reported a fault",
-    CHECK,
-    alert=Alert('deeplearning_member_ready{state!="held"} == 0', {"subject": "{{ $labels.member }}"}, minutes=5),
-)
+MEMBER_FAULTY = Problem("member_faulty", "{subject} reported a fault", CHECK)
 HELD_REASON = "a GPU of it failed, or an operator has held it, which sudo deeplearning gpus release on it ends"
 """Where the member's own reason is not known."""
-MEMBER_HELD = Problem(
-    "member_held",
-    "{subject} is held: {reason}",
-    f"replace it: {REPLACE}",
-    alert=Alert(
-        'deeplearning_member_ready{state="held"} == 0',
-        {"subject": "{{ $labels.member }}", "reason": HELD_REASON, "node": SEE_STATUS},
-    ),
-)
+MEMBER_HELD = Problem("member_held", "{subject} is held: {reason}", f"replace it: {REPLACE}")
 EMR_NODE_HELD = Problem("emr_node_held", MEMBER_HELD.text, RELEASE)
 """Auto Scaling does not replace nodes of EMR."""
 MEMBER_SILENT = Problem(
@@ -109,9 +66,7 @@ MEMBER_FAILED = Problem(
     "member_failed", "{subject}: not able to configure itself", "ansible-playbook deeplearning.aws.logs has its log"
 )
 MEMBER_JOINING = Problem(
-    "member_joining",
-    "{subject}: not in the member list yet",
-    "the master adds it once it has reported itself",
+    "member_joining", "{subject}: not in the member list yet", "the master adds it once it has reported itself"
 )
 MEMBER_LIST_OLD = Problem(
     "member_list_old",
@@ -125,20 +80,9 @@ DISK_ALMOST_FULL = Problem(
     "remove data sets and environments that are not needed, or set cluster_root_volume_gib",
     # Percent. A warning while there is time; CHECKS["disk"] is the space without which nodes cannot work.
     threshold=90,
-    alert=Alert(
-        '100 * (1 - node_filesystem_avail_bytes{job="node", fstype!~"tmpfs|ramfs|nfs.*|fuse.*"} '
-        "/ node_filesystem_size_bytes) >= $threshold and node_filesystem_readonly == 0",
-        {
-            "subject": "{{ $labels.instance }}",
-            "path": "{{ $labels.mountpoint }}",
-            "percent": '{{ $value | printf "%.0f" }}',
-        },
-        minutes=5,
-    ),
 )
 MEMBER_REPLACED = Problem(
-    "member_replaced",
-    "{subject} was replaced at {at} UTC: Auto Scaling took it out of service after {reason}",
+    "member_replaced", "{subject} was replaced at {at} UTC: Auto Scaling took it out of service after {reason}"
 )
 MASTER_SILENT = Problem("master_silent", "The master does not answer. {reason}")
 
@@ -197,10 +141,7 @@ END_TTL = Problem(
     threshold=NEAR_SECONDS,
 )
 END_IDLE = Problem(
-    "end_idle",
-    END_TTL.text,
-    "a run, a login or other work until then postpones it",
-    threshold=NEAR_SECONDS,
+    "end_idle", END_TTL.text, "a run, a login or other work until then postpones it", threshold=NEAR_SECONDS
 )
 END_SETUP = Problem(
     "end_setup",
@@ -217,18 +158,6 @@ RUN_STALLED = Problem(
     "Run {subject} is stalled: {reason}. " + STALL_COST,
     # files/node/deeplearning/runs/silence.py has the limits, which depend on the phase of a run.
     "to end it: ansible-playbook stop.yml -e run_id={subject}",
-    alert=Alert(
-        'deeplearning_run_state{state="stalled"} == 1',
-        {
-            "subject": "{{ $labels.run }}",
-            "reason": "no process has reported progress or output. Silent:"
-            "{{ range printf \"deeplearning_run_silent{run='%s'}\" $labels.run | query }} {{ .Labels.role }} "
-            "{{ .Labels.process_rank }} on {{ .Labels.node }};{{ end }} their logs have the stacks",
-            "cost": "{{ with printf \"deeplearning_run_stall_usd_per_hour{run='%s'}\" $labels.run | query }}"
-            '{{ . | first | value | printf "%.2f" }} USD an hour{{ else }}an amount that is not known{{ end }}',
-        },
-        severity="critical",
-    ),
 )
 RUN_FIGURES_MISSING = Problem(
     "run_figures_missing",
@@ -236,10 +165,6 @@ RUN_FIGURES_MISSING = Problem(
     "journalctl -u deeplearning-metrics on the master shows why",
     # Seconds.
     threshold=300,
-    alert=Alert(
-        'time() - node_textfile_mtime_seconds{file=~".*deeplearning.prom"} > $threshold',
-        {"age": "{{ $value | humanizeDuration }}"},
-    ),
 )
 
 # GPUs, by NVIDIA's exporter
@@ -248,20 +173,9 @@ GPU_ERROR = Problem(
     "gpu_error",
     "GPU {gpu} of {subject} has reported error Xid {xid}",
     "NVIDIA's list of Xid errors shows whether the program or the GPU is to blame",
-    alert=Alert(
-        "DCGM_FI_DEV_XID_ERRORS > 0",
-        {"gpu": "{{ $labels.gpu }}", "subject": "{{ $labels.instance }}", "xid": "{{ $value }}"},
-    ),
 )
 GPU_MEMORY_FAILING = Problem(
-    "gpu_memory_failing",
-    "the memory of GPU {gpu} of {subject} is failing",
-    f"replace it: {REPLACE}",
-    alert=Alert(
-        "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0 or increase(DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS[1h]) > 0",
-        {"gpu": "{{ $labels.gpu }}", "subject": "{{ $labels.instance }}", "node": SEE_STATUS},
-        severity="critical",
-    ),
+    "gpu_memory_failing", "the memory of GPU {gpu} of {subject} is failing", f"replace it: {REPLACE}"
 )
 
 # The checks of health.yml

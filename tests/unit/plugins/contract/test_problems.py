@@ -9,6 +9,8 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.problems import CHECKS, Problem
 
+from tools import alert_rules
+
 PROBLEMS = [each for each in vars(problems).values() if isinstance(each, Problem)]
 LOAD: dict[str, Any] = {"errors": [], "disk_percent": 20}
 
@@ -24,10 +26,9 @@ def member(name: str, health: str, **more: Any) -> dict[str, Any]:
 
 def test_each_problem_has_an_id_of_its_own_and_an_alert_all_values_of_its_texts() -> None:
     assert len({problem.id for problem in PROBLEMS}) == len(PROBLEMS) > 20
-    for problem in PROBLEMS:
-        if problem.alert:
-            assert problem.advice and fields(problem) == set(problem.alert.values), problem.id
-            assert ("$threshold" in problem.alert.expr) is bool(problem.threshold), problem.id
+    for alert in alert_rules.ALERTS:
+        assert alert.problem.advice and fields(alert.problem) == set(alert.values), alert.name
+        assert not alert.problem.threshold or f" {alert.problem.threshold:g} " in f"{alert.expr} ", alert.name
 
 
 def test_a_check_names_the_node_and_the_framework_alone() -> None:
