@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def text_table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
-    """Return a line for each row, with aligned columns."""
+def text_table(rows: Sequence[Sequence[str]], indent: str = "", numbers: bool = False) -> list[str]:
+    """Return a line for each row, with aligned columns. `numbers`: all columns but the first are aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    return [indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    aligns = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(widths) - 1)]
+    cells = [[align(cell, width) for align, cell, width in zip(aligns, row, widths)] for row in rows]
+    return [indent + "  ".join(row).rstrip() for row in cells]
 
 
 def join_names(names: Sequence[str], most: int = 12) -> str:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import html_page
 
 WIDTH, HEIGHT = 560, 310
 """Without the legend, which is below."""
@@ -44,7 +45,7 @@ class Plot:
 
     def svg(self) -> str:
         size = f'viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}"'
-        role = f'role="img" aria-label="{escape(self.title)}" font-family="sans-serif"'
+        role = f'role="img" aria-label="{html_page.text(self.title)}" font-family="sans-serif"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {role}>'
         return "\n".join([head, *self._titles(), *self._axes(), *self._curves(), *self._legend(), "</svg>"])
 
@@ -107,7 +108,7 @@ def _colour(number: int) -> str:
 
 def _text(at: Point, text: str, anchor: str = "middle", size: int = 11) -> str:
     position = f'x="{at[0]:g}" y="{at[1]:g}" text-anchor="{anchor}" font-size="{size}"'
-    return f'<text {position} fill="{INK}">{escape(text)}</text>'
+    return f'<text {position} fill="{INK}">{html_page.text(text)}</text>'
 
 
 def _dot(at: Point, colour: str) -> str:

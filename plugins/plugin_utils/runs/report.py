@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import html_page, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
@@ -394,43 +394,32 @@ def measured_notes(runs: Sequence[ReportedRun]) -> list[str]:
 
 def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     """Return the page. It refers to no other file or address."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in COLUMNS)
-    rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table(runs, prices)]
+    rows = [[html_page.text(cell) for cell in row] for row in table(runs, prices)]
     requests = [
-        f"<li>{escape(run.id)}: {escape(run.name)}, data {escape(run.data or 'none')}, "
-        f"arguments <code>{escape(' '.join(run.arguments) or 'none')}</code></li>"
+        f"{html_page.text(run.id)}: {html_page.text(run.name)}, data {html_page.text(run.data or 'none')}, "
+        f"arguments <code>{html_page.text(' '.join(run.arguments) or 'none')}</code>"
         for run in runs
     ]
     note = f"<p><strong>{GENERATED}</strong></p>" if any(run.generated for run in runs) else ""
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Training runs</title><style>{STYLE}</style></head><body>
-<h1>Training runs</h1>
+    body = f"""<h1>Training runs</h1>
 {note}
-<table><thead><tr>{head}</tr></thead><tbody>
-{chr(10).join(rows)}
-</tbody></table>
+{html_page.table(COLUMNS, rows)}
 <p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
 first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
-arguments. {escape(" ".join([*measured_notes(runs), cost_note(runs, prices)]))}</p>
+arguments. {html_page.text(" ".join([*measured_notes(runs), cost_note(runs, prices)]))}</p>
 <div class="plots">
 {chr(10).join(plot.svg() for plot in plots(runs).values())}
 </div>
 <h2>Requests</h2>
-<ul>
-{chr(10).join(requests)}
-</ul>
-</body></html>
-"""
+{html_page.bullets(requests)}"""
+    return html_page.document("Training runs", STYLE, body)
 
 
 def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     """Return the table for a terminal, line by line."""
-    rows = [list(COLUMNS), *table(runs, prices)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)) for row in rows]
-    named = [f"{row[0]:<{widths[0]}}  {line}".rstrip() for row, line in zip(rows, lines, strict=True)]
     notes = [GENERATED] if any(run.generated for run in runs) else []
-    return named + notes + [note for note in [*measured_notes(runs), cost_note(runs, prices)] if note]
+    table_lines = text_table([COLUMNS, *table(runs, prices)], numbers=True)
+    return table_lines + notes + [note for note in [*measured_notes(runs), cost_note(runs, prices)] if note]
 
 
 def read_all(folders: Iterable[Path]) -> list[ReportedRun]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deeplearning.contract.html_page import bullets, document, table, text
+
 REFRESH_SECONDS = 15
+HEAD = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}"><meta name="viewport" content="width=device-width">'
 WIDTH, HEIGHT = 320, 72
 """Of a chart, in units of its own."""
 
@@ -89,50 +91,32 @@ def page(snapshot: Mapping[str, Any]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(snapshot["at"]))
     count = f"{len(members)} of {snapshot['desired']} machines"
     body = (
-        f"<header><h1>{_text(snapshot['cluster'])}</h1>"
-        f"<p>{_text(snapshot['region'])} · {_text(count)} · member list {_text(snapshot['generation'])} · {when}</p>"
+        f"<header><h1>{text(snapshot['cluster'])}</h1>"
+        f"<p>{text(snapshot['region'])} · {text(count)} · member list {text(snapshot['generation'])} · {when}</p>"
         f"</header>{_problems(snapshot['problems'])}"
-        f"<section><h2>Members</h2>{_members(members, snapshot['at'])}</section>"
+        f"<section><h2>Members</h2>{table(MEMBER_COLUMNS, map(_member, members))}</section>"
         f"<section><h2>Runs</h2>{''.join(map(_run, runs)) or '<p>There is no run yet.</p>'}</section>"
     )
-    return _document(str(snapshot["cluster"]), body)
+    return document(str(snapshot["cluster"]), STYLE, body, HEAD)
 
 
 def error_page(title: str, message: str) -> str:
-    return _document(title, f'<section class="problems"><h1>{_text(title)}</h1><p>{_text(message)}</p></section>')
-
-
-def _document(title: str, body: str) -> str:
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}"><meta name="viewport" content="width=device-width">'
-        f"<title>{_text(title)}</title><style>{STYLE}</style></head><body>{body}</body></html>"
-    )
-
-
-def _text(value: Any) -> str:
-    return html.escape("".join(each if each.isprintable() else "?" for each in str(value)))
+    body = f'<section class="problems"><h1>{text(title)}</h1><p>{text(message)}</p></section>'
+    return document(title, STYLE, body, HEAD)
 
 
 def _problems(problems: Sequence[str]) -> str:
     if not problems:
         return '<section><span class="good">All members and runs are well.</span></section>'
-    items = "".join(f"<li>{_text(problem)}</li>" for problem in problems)
-    return f'<section class="problems"><h2 class="bad">Problems</h2><ul>{items}</ul></section>'
-
-
-def _members(members: Iterable[Mapping[str, Any]], now: float) -> str:
-    head = "".join(f"<th>{name}</th>" for name in MEMBER_COLUMNS)
-    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _member(member))}</tr>" for member in members)
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    return f'<section class="problems"><h2 class="bad">Problems</h2>{bullets(map(text, problems))}</section>'
 
 
 def _member(member: Mapping[str, Any]) -> list[str]:
     """Return the cells of a member's row, as HTML."""
-    state = f'<span class="{"good" if member["state"] == "ready" else "bad"}">{_text(member["state"])}</span>'
+    state = f'<span class="{"good" if member["state"] == "ready" else "bad"}">{text(member["state"])}</span>'
     known = [
-        _text(member["aliases"][0]),
-        *(_text(member[key]) for key in ("instance_id", "private_ip", "instance_type")),
+        text(member["aliases"][0]),
+        *(text(member[key]) for key in ("instance_id", "private_ip", "instance_type")),
     ]
     load = member["load"]
     if load is None:
@@ -145,7 +129,7 @@ def _member(member: Mapping[str, Any]) -> list[str]:
         *(_percent([load[key]]) for key in ("memory_percent", "disk_percent")),
         _percent(busy),
         _percent(memory),
-        _text(load["logins"]),
+        text(load["logins"]),
     ]
 
 
@@ -173,10 +157,10 @@ def _run(run: Mapping[str, Any]) -> str:
         f"asked at {run['asked_at']}",
     ]
     lines = [", ".join(facts), _progress(points[-1]) if points else "", run["reason"]]
-    text = "".join(f'<p class="soft">{_text(line)}</p>' for line in lines if line)
+    described = "".join(f'<p class="soft">{text(line)}</p>' for line in lines if line)
     charts = "".join(_chart(points, *chart) for chart in CHARTS)
-    title = f'<h3>{_text(run["run_id"])} <span class="{kind}">{_text(run["state"])}</span></h3>'
-    return f'<div class="run"><div>{title}{text}</div>{charts}</div>'
+    title = f'<h3>{text(run["run_id"])} <span class="{kind}">{text(run["state"])}</span></h3>'
+    return f'<div class="run"><div>{title}{described}</div>{charts}</div>'
 
 
 def _progress(point: Mapping[str, Any]) -> str:
