@@ -20,7 +20,6 @@ import pytest
 from deeplearning import programs
 from deeplearning.contract import problems
 from deeplearning.contract.errors import UserError
-from deeplearning.deadline import DeadlineExceeded
 from deeplearning.runs import units
 from deeplearning.views import curves, loopback, page, page_html, snapshot
 
@@ -295,17 +294,36 @@ def test_it_can_be_started_again_at_once() -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (DeadlineExceeded(), "/efs does not answer within 20 s."),
-        (UserError("this node has no member list yet"), "this node has no member list yet"),
+        (UserError("/efs/deeplearning is a link"), "runs: /efs/deeplearning is a link"),
         (OSError(5, "Input/output error", "/efs/x"), "Input/output error"),
+        (None, "runs: no answer within 1 s"),
     ],
 )
-def test_what_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, error: Exception, message: str) -> None:
-    def within(seconds: float, action: Any) -> Any:
-        raise error
+def test_what_cannot_be_read_is_named_and_the_rest_is_shown(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, message: str
+) -> None:
+    def newest_runs(_config: Any, _count: int) -> Any:
+        if error:
+            raise error
+        time.sleep(60)
 
-    monkeypatch.setattr(page, "within", within)
-    assert message in page.page(replace(CONFIG, efs_mount="/efs"))
+    monkeypatch.setattr(snapshot, "EFS_SECONDS", 1)
+    monkeypatch.setattr(snapshot, "newest_runs", newest_runs)
+    monkeypatch.setattr(snapshot, "read_applied", lambda: members(2))
+    monkeypatch.setattr(snapshot.load, "read_all", lambda _mount, _cluster: [loaded(1), loaded(2)])
+    text = page.page(CONFIG)
+    assert message in text and "<td>deeplearning-worker2</td>" in text and "2 of 2 machines" in text
+
+
+def test_a_master_without_a_member_list_shows_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_applied() -> Any:
+        raise UserError("this node has no member list yet")
+
+    monkeypatch.setattr(snapshot, "read_applied", read_applied)
+    monkeypatch.setattr(snapshot.load, "read_all", lambda _mount, _cluster: [])
+    monkeypatch.setattr(snapshot, "newest_runs", lambda _config, _count: [])
+    text = page.page(CONFIG)
+    assert "members: this node has no member list yet" in text and "0 of – machines" in text
 
 
 def test_the_page_is_made_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from deeplearning.contract.schema import format_time
 from deeplearning.members import load
 from deeplearning.runs import units
 from deeplearning.runs.folder import Folder, runs_root
-from deeplearning.views import status
+from deeplearning.views import snapshot, status
 
 from tests.unit.node.members_kit import Node, cluster_in, instance
 
@@ -105,7 +105,7 @@ def test_unreadable_runs_are_named_and_the_others_are_answered(
 def test_what_cannot_be_read_is_named_and_the_rest_is_answered(
     master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "EFS_SECONDS", 3)
+    monkeypatch.setattr(snapshot, "EFS_SECONDS", 3)
     monkeypatch.setattr(load, "read_all", lambda *_: time.sleep(60))
     Path(add_run(master, "r1").file("run.json")).write_text("[]")
     (master.root / "var/lib/deeplearning/members.json").unlink()

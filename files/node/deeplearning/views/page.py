@@ -11,14 +11,10 @@ from typing import Any
 
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
-from deeplearning.contract.errors import UserError
-from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.views import loopback, page_html, snapshot
 
 PORTS = range(6106, 6206)
 SERVER = loopback.LoopbackServer("The status page", "deeplearning-page.service", "Status page", PORTS, "/")
-SECONDS = 20.0
-"""The shared file system may not answer."""
 
 Page = Callable[[], str]
 
@@ -48,13 +44,8 @@ def stop() -> dict[str, Any]:
 
 
 def page(config: Config) -> str:
-    """Return the page as it is now, or one that names what is wrong."""
-    try:
-        return page_html.page(within(SECONDS, lambda: snapshot.take(config)))
-    except DeadlineExceeded:
-        return page_html.error_page(config.cluster, f"{config.efs_mount} does not answer within {SECONDS:g} s.")
-    except (UserError, OSError) as error:
-        return page_html.error_page(config.cluster, str(error))
+    """Return the page as it is now. It names what cannot be read."""
+    return page_html.page(snapshot.take(config))
 
 
 class PageServer(ForkingMixIn, HTTPServer):
