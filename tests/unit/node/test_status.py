@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from deeplearning.runs import units
 from deeplearning.runs.folder import Folder, runs_root
 from deeplearning.views import snapshot, status
 
+from tests.unit.node import runs_kit
 from tests.unit.node.members_kit import Node, cluster_in, instance
 
 
@@ -62,6 +64,16 @@ def test_members_loads_and_runs(master: Node, capsys: pytest.CaptureFixture[str]
     (run,) = described["runs"]
     assert (run["run_id"], run["state"], run["nodes"]) == ("lenet-1", "finished", ["deeplearning-worker1"])
     assert run["progress"]["epoch"] == 2 and described["problems"] == []
+
+
+def test_members_with_different_numbers_of_gpus_are_a_problem(
+    master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = runs_kit.members(2)
+    (first, second) = applied.members
+    monkeypatch.setattr(snapshot, "read_applied", lambda: replace(applied, members=(first, replace(second, gpus=9))))
+    (problem,) = answer(master, capsys)["problems"]
+    assert problem.startswith("the numbers of GPUs differ: deeplearning-worker1 has ") and "worker2 has 9; " in problem
 
 
 def test_runs_that_go_on_and_the_last_that_have_ended(

@@ -92,8 +92,13 @@ def unsettled(members: Members) -> Sequence[str]:
     faulty = [member.alias for member in members.members if member.state == FAULTY]
     if faulty:
         reasons.append(problems.MEMBER_FAULTY.sentence(subject=join_names(faulty)))
+    return [*reasons, *differing_gpus(members)]
+
+
+def differing_gpus(members: Members) -> list[str]:
+    """Return the sentence about members that train with different numbers of GPUs, if there are any."""
     usable = [member for member in members.training if member.state != HELD]
-    if len({member.gpus for member in usable}) > 1:
-        each = ", ".join(f"{member.alias} has {member.gpus}" for member in usable)
-        reasons.append(problems.GPUS_DIFFER.sentence(counts=each))
-    return reasons
+    if len({member.gpus for member in usable}) < 2:
+        return []
+    counts = join_names([f"{member.alias} has {member.gpus}" for member in usable])
+    return [problems.GPUS_DIFFER.sentence(counts=counts)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from deeplearning.config import Config, read_config
 from deeplearning.contract.run_request import ENDED_STATES
+from deeplearning.members.member_list import differing_gpus
 from deeplearning.runs import views
 from deeplearning.runs.folder import Folder, newest_runs, skip_unreadable
 from deeplearning.views import snapshot
@@ -38,7 +39,7 @@ def status(config: Config) -> dict[str, Any]:
         ],
         "loads": facts.loads,
         "runs": facts.runs,
-        "problems": facts.problems,
+        "problems": [*facts.problems, *(differing_gpus(facts.members) if facts.members else ())],
     }
 
 
