@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from . import run_cost, schema
 from .errors import UserError
 from .frameworks import FRAMEWORKS, ON_ONE_NODE, RECORDS, distribution_problem, may_have_servers
 from .identifiers import RUN_ID
+from .member_list import MAX_MACHINES
 from .schema import Check, InvalidValue, matching
 
 ACTIVE_STATES = ("waiting", "starting", "running", "stalled", "recovering", "stopping")
@@ -28,12 +30,10 @@ _ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
 
 text = matching(r"[^\0]+", "a text")
 argument = matching(r"[^\0]*", "a list of strings")
-
-
-def count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidValue("a whole number, 1 or more")
-    return value
+_line = schema.text(4096)
+_node_count = schema.between(1, MAX_MACHINES)
+absolute_path = matching(r"/.+", "an absolute path")
+run_id = matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit")
 
 
 def node_range(value: Any) -> tuple[int, int] | None:
@@ -49,7 +49,7 @@ def nodes(value: Any) -> int | str | list[str]:
             raise InvalidValue(_NODES)
         return value
     if not isinstance(value, list):
-        return count(value)
+        return int(_node_count(value))
     if not value:
         raise InvalidValue(_NODES)
     for name in value:
@@ -89,11 +89,63 @@ def own_copy(value: Any) -> dict[str, str]:
     keys = {"data", "source", "bucket"}
     if not isinstance(value, dict) or value.keys() != keys or not value["data"]:
         raise InvalidValue("data, source and bucket")
-    return {key: argument(value[key]) for key in keys}
+    return {key: _line(value[key]) for key in keys}
 
 
+MOST_PROCESSES = 1024
 DEFAULT_STOP_SECONDS, MOST_STOP_SECONDS = 4, 600
-_stop_seconds = schema.between(1, MOST_STOP_SECONDS)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A key of a request."""
+
+    check: Check
+    default: Any = None
+    """Of a new run. A value that is None follows from others, or is optional."""
+    option: str = ""
+    """The option of train.yml that sets it, if that has another name."""
+    fixed_on_resume: bool = False
+    recorded: bool = True
+    """run.json has it. The environment may hold secrets, and has a file of its own."""
+    compared: bool = False
+    """Has to be the same in two requests for one run, like the code, the environment and the folder."""
+    evaluated_with: bool = False
+    """An evaluation of the run has the run's value."""
+
+
+FIELDS = {
+    "run_id": Field(run_id, fixed_on_resume=True),
+    "framework": Field(schema.one_of(*FRAMEWORKS), fixed_on_resume=True, compared=True, evaluated_with=True),
+    "distribution": Field(schema.word, fixed_on_resume=True, compared=True, evaluated_with=True),
+    "script": Field(text, fixed_on_resume=True),
+    "code": Field(absolute_path, fixed_on_resume=True),
+    "repository": Field(repository, recorded=False),
+    "script_args": Field(schema.list_of(argument), [], compared=True),
+    "python": Field(absolute_path, compared=True, evaluated_with=True),
+    "data": Field(text, compared=True, evaluated_with=True),
+    "own_copy": Field(own_copy, evaluated_with=True),
+    "nodes": Field(nodes, compared=True, evaluated_with=True),
+    "processes_per_node": Field(schema.between(1, MOST_PROCESSES), compared=True, evaluated_with=True),
+    "servers": Field(schema.between(1, MOST_PROCESSES), compared=True, evaluated_with=True),
+    "max_restarts": Field(schema.uint32, 3, compared=True),
+    "stop_seconds": Field(schema.between(1, MOST_STOP_SECONDS), DEFAULT_STOP_SECONDS, compared=True),
+    "processor": Field(schema.boolean, False, compared=True, evaluated_with=True),
+    "environment": Field(environment, {}, recorded=False),
+    "busy": Field(schema.one_of("wait", "refuse"), "wait", option="on_busy"),
+    "resume": Field(matching(RUN_ID, "a run's id"), recorded=False),
+    "runs_dir": Field(absolute_path, fixed_on_resume=True, recorded=False),
+    "asked_by": Field(text, compared=True),
+    "prices": Field(run_cost.prices, {}),
+}
+MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
+DEFAULTS = {key: field.default for key, field in FIELDS.items()}
+RECORDED = (
+    *(key for key, field in FIELDS.items() if field.recorded),
+    *("cluster", "cluster_id", "versions", "generated", "asked_at"),
+)
+"""The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved, and
+what the master adds."""
 
 
 def stop_seconds(run: Mapping[str, Any]) -> int:
@@ -102,48 +154,9 @@ def stop_seconds(run: Mapping[str, Any]) -> int:
     A record of an earlier version has none, and training code may have changed it.
     """
     try:
-        return int(_stop_seconds(run.get("stop_seconds")))
+        return int(FIELDS["stop_seconds"].check(run.get("stop_seconds")))
     except InvalidValue:
         return DEFAULT_STOP_SECONDS
-
-
-FIELDS: dict[str, Check] = {
-    "run_id": matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit"),
-    "framework": schema.one_of(*FRAMEWORKS),
-    "distribution": schema.word,
-    "script": text,
-    "code": matching(r"/.+", "an absolute path"),
-    "repository": repository,
-    "script_args": schema.list_of(argument),
-    "python": matching(r"/.+", "an absolute path"),
-    "data": text,
-    "own_copy": own_copy,
-    "nodes": nodes,
-    "processes_per_node": count,
-    "servers": count,
-    "max_restarts": schema.uint32,
-    "stop_seconds": _stop_seconds,
-    "processor": schema.boolean,
-    "environment": environment,
-    "busy": schema.one_of("wait", "refuse"),
-    "resume": matching(RUN_ID, "a run's id"),
-    "runs_dir": matching(r"/.+", "an absolute path"),
-    "asked_by": text,
-    "prices": run_cost.prices,
-}
-MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
-DEFAULTS: dict[str, Any] = {
-    **{"script_args": [], "max_restarts": 3, "stop_seconds": DEFAULT_STOP_SECONDS, "processor": False},
-    **{"environment": {}, "busy": "wait", "prices": {}},
-}
-RECORDED = (
-    *("run_id", "cluster", "cluster_id", "framework", "distribution", "script", "script_args", "data", "own_copy"),
-    *("python", "nodes", "processes_per_node", "servers", "max_restarts", "stop_seconds", "processor", "busy"),
-    *("code", "versions", "generated", "asked_by", "asked_at", "prices"),
-)
-"""The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved. The
-environment may hold secrets, and has a file of its own."""
-FIXED_ON_RESUME = {"run_id", "framework", "distribution", "script", "code", "runs_dir"}
 
 
 def validate(request: Any) -> dict[str, Any]:
@@ -158,7 +171,7 @@ def validate(request: Any) -> dict[str, Any]:
     if "resume" not in values:
         require_consistent(values)
         return values
-    fixed = sorted(values.keys() & FIXED_ON_RESUME)
+    fixed = sorted(key for key in values if FIELDS[key].fixed_on_resume)
     if fixed:
         raise UserError(f"{', '.join(fixed)} cannot be changed when a run is resumed: start a new run instead.")
     return values
@@ -170,7 +183,7 @@ def _check(key: str, value: Any) -> None:
         advice = f"is {similar[0]} meant?" if similar else f"it has {', '.join(FIELDS)}."
         raise UserError(f"A run has no {key}: {advice}")
     try:
-        FIELDS[key](value)
+        FIELDS[key].check(value)
     except InvalidValue as invalid:
         raise UserError(f"{key} is {schema.quoted(key, value)}: give {invalid}.") from None
 

@@ -45,7 +45,7 @@ def matching(pattern: str, expected: str) -> Check:
 word = matching(r"[A-Za-z0-9_.:/@+-]{1,255}", "a word")
 name = matching(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", "a name of letters, digits and dashes")
 path = matching(r"(/[A-Za-z0-9_.+-]+)+", "an absolute path without blanks")
-host_name = matching(r"[a-z0-9-]+(\.[a-z0-9-]+)*", "a host's name")
+host_name = matching(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*", "a host's name")
 instance = matching(r"i-[0-9a-f]{8,17}", "an instance id")
 instance_type = matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type")
 sha256 = matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal")

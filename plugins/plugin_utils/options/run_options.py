@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import (
-    DEFAULT_STOP_SECONDS,
+    DEFAULTS,
+    MOST_PROCESSES,
     MOST_STOP_SECONDS,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
@@ -119,7 +120,7 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "servers",
-        r.integer(1, 1024),
+        r.integer(1, MOST_PROCESSES),
         None,
         2,
         "Number of parameter servers, for distributions that have them. By default one per node.",
@@ -210,7 +211,7 @@ TABLE: Sequence[Option] = (
     Option(
         "max_restarts",
         r.integer(0, 100),
-        3,
+        DEFAULTS["max_restarts"],
         0,
         "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
@@ -218,7 +219,7 @@ TABLE: Sequence[Option] = (
     Option(
         "stop_seconds",
         r.integer(1, MOST_STOP_SECONDS),
-        DEFAULT_STOP_SECONDS,
+        DEFAULTS["stop_seconds"],
         60,
         "Seconds that the script's processes have to save after SIGTERM, when the run is stopped or another process of "
         "it has failed. Then they are killed.",
@@ -227,7 +228,7 @@ TABLE: Sequence[Option] = (
     Option(
         "on_busy",
         r.choice("refuse", "wait"),
-        "wait",
+        DEFAULTS["busy"],
         "refuse",
         "What to do if another run uses these nodes.",
         _NEW_RUNS,

@@ -12,22 +12,13 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import node_range
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import FIELDS, node_range
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
     locate_script,
 )
 
 Options = Mapping[str, Any]
-_REQUESTED_AS_GIVEN = {
-    **{name: name for name in ("distribution", "script_args", "processes_per_node", "servers", "max_restarts")},
-    **{name: name for name in ("stop_seconds", "run_id", "resume", "python", "processor", "runs_dir")},
-    "on_busy": "busy",
-}
-"""By the options' names: the request's keys."""
-_KEPT_FOR_EVALUATION = (
-    *("framework", "distribution", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "python"),
-)
 
 
 def complete(options: Options, efs_mount: str) -> dict[str, Any]:
@@ -46,14 +37,12 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
 
 def request(options: Options, specified: Iterable[str], requested_by: str) -> dict[str, Any]:
     """Return the request of completed options. A resumed run keeps its own value of what is not specified."""
-    names = set(specified)
-    result = {key: options[name] for name, key in _REQUESTED_AS_GIVEN.items() if name in names}
+    # The values of these may follow from other options.
+    names = {*specified, "framework", "nodes", "script"}
+    result = {key: options[name] for key, field in FIELDS.items() if (name := field.option or key) in names}
     if result.get("processes_per_node") == "auto":
         del result["processes_per_node"]
-    for name in ("framework", "nodes", "script"):
-        if options[name]:
-            result[name] = options[name]
-    return {**result, "asked_by": requested_by}
+    return {**{key: value for key, value in result.items() if value is not None}, "asked_by": requested_by}
 
 
 def run_plan(
@@ -110,7 +99,8 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
     options, run = checked["options"], shown["run"]
     problem, checkpoint = _checkpoint(shown["checkpoints"], options)
     # A run without data has an empty text there.
-    result = {name: value for name, value in run.items() if name in _KEPT_FOR_EVALUATION and value != ""}
+    reused = {key for key, field in FIELDS.items() if field.evaluated_with}
+    result = {key: value for key, value in run.items() if key in reused and value != ""}
     if options["nodes"]:
         result["nodes"] = options["nodes"]
     added = options["evaluate_args"]

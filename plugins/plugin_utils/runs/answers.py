@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, run_request, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES, node_range
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
@@ -26,13 +26,6 @@ def run_id(value: Any) -> str:
     if not isinstance(value, str) or not is_run_id(value):
         raise u.InvalidValue("a run's id")
     return value
-
-
-def nodes(value: Any) -> int | str | list[str]:
-    """Parse a number of nodes, a range of numbers, or their names."""
-    if node_range(value):
-        return str(value)
-    return u.list_of(u.node)(value) if isinstance(value, list) else int(u.between(1, u.MOST_ITEMS)(value))
 
 
 role = u.one_of("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
@@ -84,23 +77,20 @@ def evaluation(value: Any) -> dict[str, Any]:
     return {**line, "text": f"after epoch {line['epoch']}: {figure}"}
 
 
+recorded_run = u.record(
+    **{
+        **{key: u.optional(field.check) for key, field in run_request.FIELDS.items() if field.evaluated_with},
+        **{"run_id": run_id, "framework": framework, "distribution": distribution, "python": u.path},
+        **{"script": u.words, "script_args": u.list_of(u.argument), "data": u.optional(u.words)},
+        "generated": u.boolean,
+    }
+)
+"""What the operator's side uses of run.json."""
+
 ANSWERS: Mapping[str, Form] = {
     "run list": u.record(runs=u.list_of(u.record(run_id=run_id, state=u.one_of(*STATES)))),
     "run show": u.record(
-        run=u.record(
-            framework=framework,
-            distribution=distribution,
-            python=u.path,
-            script=u.words,
-            script_args=u.list_of(u.argument),
-            data=u.optional(u.words),
-            own_copy=u.optional(u.record(data=u.words, source=u.argument, bucket=u.words)),
-            generated=u.boolean,
-            nodes=u.optional(nodes),
-            processes_per_node=u.optional(u.between(1, 1024)),
-            servers=u.optional(u.between(1, 1024)),
-            processor=u.optional(u.boolean),
-        ),
+        run=recorded_run,
         checkpoints=u.list_of(u.words),
     ),
     "run frameworks": u.record(

@@ -141,18 +141,6 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-# What a node has written into a run's folder, with the types that a report needs.
-_REQUEST = u.record(
-    run_id=answers.run_id,
-    framework=answers.framework,
-    distribution=answers.distribution,
-    script=u.optional(u.words),
-    script_args=u.optional(u.list_of(u.words)),
-    data=u.optional(u.words),
-    generated=u.optional(u.boolean),
-)
-
-
 def _time(value: Any) -> float:
     try:
         return schema.parse_time(schema.timestamp(value))
@@ -180,7 +168,7 @@ MOST_POINTS = 500
 def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
     """Read a run from its folder. A user's own script may have written no metrics: the run has no figures then."""
     try:
-        run = _REQUEST(u.from_json((folder / "run.json").read_bytes()))
+        run = answers.recorded_run(u.from_json((folder / "run.json").read_bytes()))
         result = _read_optional(folder / "result.json", _RESULT)
         processes = _read_optional(folder / "state.json", _STATE).get("processes", [])
     except (OSError, u.InvalidValue) as error:
@@ -192,10 +180,10 @@ def read(folder: Path, most_lines: int = MOST_LINES) -> ReportedRun:
         id=run["run_id"],
         framework=run["framework"],
         distribution=run["distribution"],
-        arguments=tuple(run["script_args"] or ()),
-        example=not run["script"] or bool(re.search(r"/trainers/cifar10_\w+\.py$", run["script"])),
+        arguments=tuple(map(u.words, run["script_args"])),
+        example=bool(re.search(r"/trainers/cifar10_\w+\.py$", run["script"])),
         data=run["data"] or "",
-        generated=bool(run["generated"]),
+        generated=run["generated"],
         nodes=len({process["node"] for process in processes}),
         processes=sum(process["role"] == "worker" for process in processes),
         state=result.get("state", "running"),

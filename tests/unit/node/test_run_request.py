@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from deeplearning.contract import schema
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.run_request import validate
+from deeplearning.contract.run_request import DEFAULTS, FIELDS, validate
+from deeplearning.runs import create
 
 GOOD = {"framework": "pytorch", "asked_by": "me"}
 
@@ -29,7 +32,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"distribution": "ring"}, "distribution is ring, which no framework has: give pytorch's ddp. Example: "),
         ({"scripts": "x"}, "no scripts: is script meant?"),
         ({"zzz": 1}, "no zzz: it has run_id, framework"),
-        ({"nodes": 0}, "nodes is 0: give a whole number, 1 or more"),
+        ({"nodes": 0}, "nodes is 0: give a whole number from 1 to 99999"),
         ({"nodes": True}, "nodes is True"),
         ({"nodes": []}, "a number, a range of numbers like 6-8, or a list of members' names"),
         ({"nodes": "8-6"}, "a number, a range of numbers like 6-8"),
@@ -38,6 +41,8 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"nodes": ["a", "a"]}, "names each member once"),
         ({"nodes": "2"}, "nodes is '2'"),
         ({"processes_per_node": -1}, "processes_per_node is -1"),
+        ({"servers": 1025}, "servers is 1025: give a whole number from 1 to 1024"),
+        ({"own_copy": {"data": "a", "source": "", "bucket": "\x1b"}}, "up to 4096 printable characters"),
         ({"max_restarts": 1.5}, "max_restarts is 1.5"),
         ({"stop_seconds": 601}, "stop_seconds is 601: give a whole number from 1 to 600."),
         ({"script_args": "--lr 0.1"}, "script_args is '--lr 0.1': give a list"),
@@ -64,6 +69,16 @@ def test_an_invalid_request_is_one_sentence(changed: dict[str, Any], words: str)
         validate({**GOOD, **changed})
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_formats_describe_every_key_with_its_default() -> None:
+    section = Path(create.__file__).with_name("README.md").read_text().split("## The request")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(row[0].strip("`") for row in rows) == sorted(FIELDS)
+    for key, _form, *absent in rows:
+        default = DEFAULTS[key.strip("`")]
+        words = default if isinstance(default, str) else json.dumps(default)
+        assert default is None or absent[0].partition(":")[0].strip("`") == words, key
 
 
 @pytest.mark.parametrize("request_", [None, [], "x"])

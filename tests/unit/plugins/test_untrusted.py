@@ -80,6 +80,7 @@ def test_what_a_node_calls_a_run_is_a_runs_id_or_refused(evil: Any) -> None:
 
 
 RUN = {
+    "run_id": "mine",
     "framework": "pytorch",
     "distribution": "ddp",
     "python": "/opt/deeplearning/env/pytorch/bin/python",

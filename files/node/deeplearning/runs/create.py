@@ -18,10 +18,7 @@ from deeplearning.runs.folder import Folder, check_folder_safety, find_run, runs
 from deeplearning.runs.node_selection import Situation, select
 from deeplearning.runs.preview import preview
 
-COMPARED = (
-    *("framework", "distribution", "nodes", "data", "processes_per_node", "servers", "script_args", "max_restarts"),
-    *("stop_seconds", "processor", "python", "cluster_id", "asked_by"),
-)
+COMPARED = ("cluster_id", *(key for key, field in run_request.FIELDS.items() if field.compared))
 """What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""
 
 

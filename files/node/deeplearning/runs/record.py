@@ -15,8 +15,6 @@ from deeplearning.contract.schema import format_time
 from deeplearning.members.member_list import Members
 from deeplearning.runs.node_selection import select
 
-OPTIONAL = ("data", "own_copy", "nodes", "processes_per_node", "servers")
-
 
 def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
     """Return the record without the script and its code, which need the run's folder."""
@@ -34,7 +32,7 @@ def resumed_run(
     run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
-    resumed = {**dict.fromkeys(OPTIONAL), **run_request.DEFAULTS, **run, "environment": environment, **request}
+    resumed = {**run_request.DEFAULTS, **run, "environment": environment, **request}
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
     run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
@@ -47,7 +45,7 @@ def resumed_run(
 
 
 def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
-    run = {**dict.fromkeys(OPTIONAL), **run_request.DEFAULTS, **request}
+    run = {**run_request.DEFAULTS, **request}
     if "distribution" not in request:
         run["distribution"] = _default_distribution(run, members)
     if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:

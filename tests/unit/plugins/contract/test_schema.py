@@ -25,7 +25,7 @@ ACCEPTED: list[tuple[Callable[[Any], Any], list[Any], list[Any]]] = [
     (schema.word, ["a", "x" * 255, "fs-1.efs:/@+_"], ["", "x" * 256, "a b", "a\n", "é", 1, None, ["a"]]),
     (schema.name, ["a", "9-a", "x" * 63], ["-a", "a.b", "x" * 64, ""]),
     (schema.path, ["/efs", "/a/b_c.d+e-f"], ["efs", "/", "/a/", "/a b", "//a", ""]),
-    (schema.host_name, ["a", "a-1.b.c"], ["A", "a.", ".a", "a..b", "a_b"]),
+    (schema.host_name, ["a", "a-1.b.c"], ["A", "-a", "a.", ".a", "a..b", "a_b"]),
     (schema.instance, ["i-0123abcd", "i-" + "0" * 17], ["i-0123abc", "i-" + "0" * 18, "i-0123ABCD", "x-0123abcd"]),
     (schema.instance_type, ["p4d.24xlarge", "u-6tb1.metal"], ["p4d", "p4d.24.x", "P4d.x", ".x"]),
     (schema.sha256, ["0" * 64, "abcdef" + "0" * 58], ["0" * 63, "0" * 65, "G" + "0" * 63]),
@@ -56,8 +56,7 @@ ACCEPTED: list[tuple[Callable[[Any], Any], list[Any], list[Any]]] = [
     (schema.or_empty(schema.instance), ["", "i-0123abcd"], [None, "i-"]),
     (schema.list_of(schema.uint32), [[], [1, 2]], [None, (1,), [1, -1], "12"]),
     (schema.list_of(schema.uint32, least=1, most=2), [[1], [1, 2]], [[], [1, 2, 3]]),
-    (run_request.count, [1, 10**9], [0, -1, True, 1.0, "1"]),
-    (run_request.nodes, [1, ["a", "b-1"]], [0, [], ["a", "a"], ["A"], "a", True, None]),
+    (run_request.nodes, [1, 99_999, ["a", "b-1"]], [0, -1, 10**5, 1.0, [], ["a", "a"], ["A"], ["-o"], "a", True, None]),
     (
         run_request.environment,
         [{}, {"A": "", "B": "a\nb=c"}],

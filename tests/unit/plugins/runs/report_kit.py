@@ -18,6 +18,7 @@ def a_run(root: Path, name: str, nodes: int, speed: float, epochs: int = 3, **mo
         "distribution": "ddp",
         "script": "/opt/deeplearning/trainers/cifar10_pytorch.py",
         "script_args": ["--batch-size", "64"],
+        "python": "/opt/deeplearning/env/pytorch/bin/python",
         "data": "/efs/data/generated",
         "generated": True,
     }

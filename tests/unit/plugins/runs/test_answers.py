@@ -13,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answe
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
 RUN = {
+    "run_id": "mine",
     "framework": "pytorch",
     "distribution": "ddp",
     "python": "/usr/bin/python3",
