@@ -12,11 +12,11 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import current_prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program, report, report_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program, report, report_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
@@ -58,7 +58,7 @@ class ActionModule(Action):
             answer = node_program.ask(self._way, ["run", "list", "--json"])
             return [run["run_id"] for run in answer["runs"] if run["state"] in ENDED_STATES][-MOST_RUNS:]
         try:
-            return [answers.run_id(run) for run in run_ids]
+            return [run_id(run) for run in run_ids]
         except InvalidValue as malformed:
             raise UserError(f"runs is {run_ids!r:.200}; each of them must be {malformed}.") from None
 

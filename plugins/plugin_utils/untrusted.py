@@ -98,12 +98,7 @@ def number(value: Any) -> float:
 
 
 def map_of(key: Parser, parse: Parser, most: int = MOST_ITEMS) -> Callable[[Any], dict[Any, Any]]:
-    def parse_all(value: Any) -> dict[Any, Any]:
-        if not isinstance(value, Mapping) or len(value) > most:
-            raise InvalidValue(f"a map of up to {most}")
-        return {key(name): parse(item) for name, item in value.items()}
-
-    return parse_all
+    return schema.map_of(key, parse, most)
 
 
 def record(**fields: Parser) -> Callable[[Any], dict[str, Any]]:

@@ -49,5 +49,4 @@ def read_config() -> Config:
             f"{paths.CLUSTER} cannot be read ({error}): configure this node. Example: ansible-playbook "
             "deeplearning.aws.configure"
         ) from None
-    fields = cluster_config.validate(record, paths.CLUSTER)
-    return Config(**{**fields, "vpc_cidrs": tuple(fields["vpc_cidrs"])})
+    return Config(**cluster_config.validate(record, paths.CLUSTER))

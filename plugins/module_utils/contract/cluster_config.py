@@ -16,7 +16,7 @@ FIELDS = {
     "cluster_id": schema.word,
     "region": schema.word,
     "bucket": schema.word,
-    "vpc_cidrs": schema.list_of(schema.ipv4_network),
+    "vpc_cidrs": schema.tuple_of(schema.ipv4_network),
     "user": schema.word,
     "role": schema.one_of("master", "worker"),
     "master_role_id": schema.word,

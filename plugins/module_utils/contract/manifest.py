@@ -86,50 +86,36 @@ def check_named(manifest: Mapping[str, Any], name: str, place: str, is_checked: 
         )
 
 
-def relative_path(value: Any) -> None:
+def relative_path(value: Any) -> str:
     """Raise InvalidValue for a path that leads out of the data set. Its own folder is an empty path or a dot."""
     if not isinstance(value, str) or not value.isprintable() or len(value) > 4096:
         raise InvalidValue("a relative path")
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts:
         raise InvalidValue("a path inside the set")
+    return value
 
 
-def file_name(value: Any) -> None:
-    relative_path(value)
-    if not 0 < len(value.encode()) <= 255 or "/" in value or value == ".":
+def file_name(value: Any) -> str:
+    name = relative_path(value)
+    if not 0 < len(name.encode()) <= 255 or "/" in name or name == ".":
         raise InvalidValue("a file's name")
+    return name
 
 
-def optional_file_name(value: Any) -> None:
-    if value != "":
-        file_name(value)
-
-
-def part_record(value: Any) -> None:
-    schema.validate_part(value, PART, "a part of the manifest")
-
-
-def links(value: Any) -> None:
-    if not isinstance(value, dict):
-        raise InvalidValue("a map")
-    for name, target in value.items():
-        schema.one_of(*LINKS)(name)
-        relative_path(target)
-
-
+links = schema.map_of(schema.one_of(*LINKS), relative_path)
 PART: dict[str, Check] = {
     "name": file_name,
     "kind": schema.one_of(*KINDS),
     "size": schema.between(0, MAX_PART_BYTES),
     "sha256": schema.sha256,
     "to": relative_path,
-    "strip": optional_file_name,
+    "strip": schema.or_empty(file_name),
 }
 FIELDS: dict[str, Check] = {
     "schema": schema.one_of(schema.VERSION),
     "name": matching(DATASET_NAME, "a data set's name"),
     "version": matching(r"[0-9a-f]{16}", "16 hexadecimal digits"),
-    "parts": schema.list_of(part_record, 1),
+    "parts": schema.list_of(schema.part(PART, "a part"), 1),
     "links": links,
 }

@@ -12,6 +12,18 @@ from .report import MEMBER_STATES
 
 MAX_MACHINES = 99_999
 
+MEMBER = {
+    "rank": schema.between(0, MAX_MACHINES),
+    "aliases": schema.tuple_of(schema.host_name),
+    "instance_id": schema.instance,
+    "private_ip": schema.ipv4_address,
+    "private_dns": schema.host_name,
+    "instance_type": schema.instance_type,
+    "gpus": schema.gpus,
+    "slots": schema.gpus,
+    "host_keys": schema.tuple_of(schema.host_key, least=1),
+    "state": schema.one_of(*MEMBER_STATES),
+}
 LIST = {
     "cluster": schema.name,
     "cluster_id": schema.word,
@@ -19,26 +31,11 @@ LIST = {
     "desired": schema.between(0, MAX_MACHINES),
     "published_by": schema.instance,
     "published_at": schema.timestamp,
-    "members": schema.list_of(lambda value: None),
+    "members": schema.list_of(schema.part(MEMBER, "a member")),
     "signature": schema.signature,
-}
-MEMBER = {
-    "rank": schema.between(0, MAX_MACHINES),
-    "aliases": schema.list_of(schema.host_name),
-    "instance_id": schema.instance,
-    "private_ip": schema.ipv4_address,
-    "private_dns": schema.host_name,
-    "instance_type": schema.instance_type,
-    "gpus": schema.gpus,
-    "slots": schema.gpus,
-    "host_keys": schema.list_of(schema.host_key, least=1),
-    "state": schema.one_of(*MEMBER_STATES),
 }
 
 
 def validate(record: Any) -> dict[str, Any]:
     """Return the list's fields, and raise UserError if one of them, or of its members', is malformed."""
-    fields = schema.validate(record, LIST, "the member list")
-    for member in fields["members"]:
-        schema.validate_part(member, MEMBER, "a member in the list")
-    return fields
+    return schema.validate(record, LIST, "the member list")

@@ -8,16 +8,15 @@ Root on any node can write there, so a load file is what some member states, and
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from . import schema
-from .errors import UserError
 
 MAX_BYTES = 16 * 1024
 MAX_ERRORS = 8
 MAX_ERROR = 200
 
+GPU = {"busy_percent": schema.between(0, 100), "memory_percent": schema.between(0, 100)}
 FIELDS = {
     "instance_id": schema.instance,
     "at": schema.uint32,
@@ -25,25 +24,13 @@ FIELDS = {
     "processors": schema.between(1, 4096),
     "memory_percent": schema.between(0, 100),
     "disk_percent": schema.between(0, 100),
-    "gpus": schema.list_of(lambda value: None, most=schema.MAX_GPUS),
+    "gpus": schema.list_of(schema.part(GPU, "a GPU"), most=schema.MAX_GPUS),
     "logins": schema.uint32,
     "jobs": schema.uint32,
     "errors": schema.list_of(schema.text(MAX_ERROR), most=MAX_ERRORS),
 }
-GPU = {"busy_percent": schema.between(0, 100), "memory_percent": schema.between(0, 100)}
 
 
 def parse(body: bytes | str, name: str) -> dict[str, Any]:
     """Return a node's load. Raise UserError if the file of this name is malformed."""
-    try:
-        record = json.loads(body if len(body) <= MAX_BYTES else "")
-    except (ValueError, RecursionError):
-        raise UserError(f"{name} is no JSON of up to {MAX_BYTES} bytes.") from None
-    return validate(record, name)
-
-
-def validate(record: Any, name: str) -> dict[str, Any]:
-    load = schema.validate(record, FIELDS, name)
-    for gpu in load["gpus"]:
-        schema.validate_part(gpu, GPU, f"a GPU in {name}")
-    return load
+    return schema.parse(body, MAX_BYTES, FIELDS, name)

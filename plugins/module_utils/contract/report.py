@@ -9,7 +9,6 @@ report is the statement of that machine alone. Addresses never come from it.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from . import schema
@@ -52,11 +51,7 @@ def instance_of(key: str) -> str:
 def parse(body: bytes | str, key: str, bucket: str) -> dict[str, Any]:
     """Return a report. Raise UserError if it is malformed, or not about the instance that may write it."""
     name = f"s3://{bucket}/{key}"
-    try:
-        record = json.loads(body if len(body) <= MAX_BYTES else "")
-    except (ValueError, RecursionError):
-        raise UserError(f"{name} is no JSON of up to {MAX_BYTES} bytes.") from None
-    report = schema.validate(record, FIELDS, name)
+    report = schema.parse(body, MAX_BYTES, FIELDS, name)
     if report["instance_id"] != instance_of(key):
         raise UserError(f"{name} is about {report['instance_id']}, which may not write there.")
     return report

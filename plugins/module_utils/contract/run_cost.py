@@ -6,22 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from . import schema
-from .schema import InvalidValue
 
 CURRENCY = "USD"
 LEAST_AMOUNT = 0.0001
 MOST_TYPES = 16
-_price = schema.number(0, 1e6)
-
-
-def prices(value: Any) -> dict[str, float]:
-    """Check what machines of each type cost an hour on demand."""
-    if not isinstance(value, dict) or len(value) > MOST_TYPES:
-        raise InvalidValue(f"up to {MOST_TYPES} instance types with their prices")
-    return {schema.instance_type(kind): _price(amount) for kind, amount in value.items()}
+prices = schema.map_of(schema.instance_type, schema.number(0, 1e6), MOST_TYPES)
+"""What machines of each type cost an hour on demand."""
 
 
 def hourly(known: Mapping[str, float], machines: Mapping[str, int]) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 from . import run_cost, schema
 from .errors import UserError
 from .frameworks import FRAMEWORKS, ON_ONE_NODE, RECORDS, distribution_problem, may_have_servers
-from .identifiers import RUN_ID
+from .identifiers import is_run_id
 from .member_list import MAX_MACHINES
 from .schema import Check, InvalidValue, matching
 
@@ -30,10 +30,14 @@ _ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
 
 text = matching(r"[^\0]+", "a text")
 argument = matching(r"[^\0]*", "a list of strings")
-_line = schema.text(4096)
 _node_count = schema.between(1, MAX_MACHINES)
 absolute_path = matching(r"/.+", "an absolute path")
-run_id = matching(RUN_ID, "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit")
+
+
+def run_id(value: Any) -> str:
+    if not isinstance(value, str) or not is_run_id(value):
+        raise InvalidValue("a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit")
+    return value
 
 
 def node_range(value: Any) -> tuple[int, int] | None:
@@ -78,19 +82,8 @@ def environment(value: Any) -> dict[str, str]:
     return value
 
 
-def repository(value: Any) -> dict[str, str]:
-    keys = {"url", "ref", "commit"}
-    if not isinstance(value, dict) or value.keys() != keys:
-        raise InvalidValue("url, ref and commit")
-    return {key: text(value[key]) for key in keys}
-
-
-def own_copy(value: Any) -> dict[str, str]:
-    keys = {"data", "source", "bucket"}
-    if not isinstance(value, dict) or value.keys() != keys or not value["data"]:
-        raise InvalidValue("data, source and bucket")
-    return {key: _line(value[key]) for key in keys}
-
+repository = schema.fields_of(url=text, ref=text, commit=text)
+own_copy = schema.fields_of(data=schema.text(4096, least=1), source=schema.text(4096), bucket=schema.text(4096))
 
 MOST_PROCESSES = 1024
 DEFAULT_STOP_SECONDS, MOST_STOP_SECONDS = 4, 600
@@ -133,7 +126,7 @@ FIELDS = {
     "processor": Field(schema.boolean, False, compared=True, evaluated_with=True),
     "environment": Field(environment, {}, recorded=False),
     "busy": Field(schema.one_of("wait", "refuse"), "wait", option="on_busy"),
-    "resume": Field(matching(RUN_ID, "a run's id"), recorded=False),
+    "resume": Field(run_id, recorded=False),
     "runs_dir": Field(absolute_path, fixed_on_resume=True, recorded=False),
     "asked_by": Field(text, compared=True),
     "prices": Field(run_cost.prices, {}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import calendar
 import ipaddress
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ MAX_GPUS = 64
 """No machine of AWS has more. Each may become a process, so the number that a machine reports is limited."""
 
 Check = Callable[[Any], Any]
-"""Returns the value. Raises InvalidValue if it is malformed."""
+"""Returns the value with its type. Raises InvalidValue if it is malformed."""
 
 
 def matching(pattern: str, expected: str) -> Check:
@@ -42,6 +43,7 @@ def matching(pattern: str, expected: str) -> Check:
     return check
 
 
+string = matching(r"(?s).*", "a string")
 word = matching(r"[A-Za-z0-9_.:/@+-]{1,255}", "a word")
 name = matching(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", "a name of letters, digits and dashes")
 path = matching(r"(/[A-Za-z0-9_.+-]+)+", "an absolute path without blanks")
@@ -84,10 +86,10 @@ def number(least: float, most: float) -> Check:
     return check
 
 
-def text(most: int) -> Check:
+def text(most: int, least: int = 0) -> Check:
     def check(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > most or not value.isprintable():
-            raise InvalidValue(f"up to {most} printable characters")
+        if not isinstance(value, str) or not least <= len(value) <= most or not value.isprintable():
+            raise InvalidValue(f"{least or 'up'} to {most} printable characters")
         return value
 
     return check
@@ -146,13 +148,55 @@ def list_of(inner: Check, least: int = 0, most: int | None = None) -> Callable[[
     return check
 
 
+def tuple_of(inner: Check, least: int = 0, most: int | None = None) -> Callable[[Any], tuple[Any, ...]]:
+    check = list_of(inner, least, most)
+    return lambda value: tuple(check(value))
+
+
+def map_of(key: Check, inner: Check, most: int | None = None) -> Callable[[Any], dict[Any, Any]]:
+    expected = "a map" if most is None else f"a map of up to {most}"
+
+    def check(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict) or (most is not None and len(value) > most):
+            raise InvalidValue(expected)
+        return {key(name): inner(item) for name, item in value.items()}
+
+    return check
+
+
+def fields_of(**fields: Check) -> Callable[[Any], dict[str, Any]]:
+    """Return the check of a map with exactly these keys."""
+    *names, last = fields
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict) or value.keys() != fields.keys():
+            raise InvalidValue(f"{', '.join(names)} and {last}")
+        return {key: inner(value[key]) for key, inner in fields.items()}
+
+    return check
+
+
+def part(fields: Mapping[str, Check], name: str) -> Callable[[Any], dict[str, Any]]:
+    """Return the check of a record inside another. It raises UserError, which names the part's key."""
+    return lambda value: validate_part(value, fields, name)
+
+
 def quoted(key: str, value: Any) -> str:
     """Return a value as an error message shows it, without what may be a secret."""
     return "<hidden>" if key in HIDDEN else f"{value!r:.200}"
 
 
+def parse(body: bytes | str, most: int, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
+    """Return the record in a file of up to so many bytes."""
+    try:
+        record = json.loads(body if len(body) <= most else "")
+    except (ValueError, RecursionError):
+        raise UserError(f"{name} is no JSON of up to {most} bytes.") from None
+    return validate(record, fields, name)
+
+
 def validate(record: Any, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
-    """Return a file's record without its schema. Raise UserError for unknown, missing or malformed keys."""
+    """Return what the checks return for a file's record. Raise UserError for unknown, missing or malformed keys."""
     if not isinstance(record, dict):
         raise UserError(f"{name} is no JSON object.")
     if record.get("schema") != VERSION:
@@ -169,9 +213,12 @@ def validate_part(record: Any, fields: Mapping[str, Check], name: str) -> dict[s
         problems = (("unknown", unknown), ("missing", missing))
         keys = "; ".join(f"{problem} keys: {', '.join(names)}" for problem, names in problems if names)
         raise UserError(f"{name} has {keys}.")
+    values = {}
     for key, check in fields.items():
         try:
-            check(record[key])
+            values[key] = check(record[key])
         except InvalidValue as invalid:
             raise UserError(f"{name}: {key} is {quoted(key, record[key])}, not {invalid}.") from None
-    return record
+        except UserError as problem:
+            raise UserError(f"{name}: {problem}") from None
+    return values

@@ -11,7 +11,6 @@ from pathlib import Path
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DatasetFile
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import Check, InvalidValue
 
 FILE = "first-fetches.json"
 
@@ -50,11 +49,4 @@ class FirstFetches:
             ) from None
 
 
-def _digests(value: object) -> None:
-    if not isinstance(value, dict):
-        raise InvalidValue("a map")
-    for sha256 in value.values():
-        schema.sha256(sha256)
-
-
-FIELDS: dict[str, Check] = {"schema": schema.one_of(schema.VERSION), "sha256": _digests}
+FIELDS = {"schema": schema.one_of(schema.VERSION), "sha256": schema.map_of(schema.string, schema.sha256)}

@@ -11,21 +11,14 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, run_request, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_run_id
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES, run_id
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
 
 framework = u.one_of(*DISTRIBUTIONS)
 distribution = u.one_of(*(name for names in DISTRIBUTIONS.values() for name in names))
-
-
-def run_id(value: Any) -> str:
-    if not isinstance(value, str) or not is_run_id(value):
-        raise u.InvalidValue("a run's id")
-    return value
 
 
 role = u.one_of("worker", "chief", "ps", "evaluator", "server", "scheduler", "mpirun")
@@ -35,10 +28,8 @@ processes = u.list_of(u.record(node=u.node, role=role), 200_000)
 
 def load(value: Any) -> dict[str, Any]:
     """Parse the load of a node."""
-    if not isinstance(value, dict):
-        raise u.InvalidValue("a map")
     try:
-        return node_load.validate({**value, "schema": schema.VERSION}, "the load")
+        return schema.validate_part(value, node_load.FIELDS, "the load")
     except UserError as error:
         raise u.InvalidValue(str(error)) from None
 

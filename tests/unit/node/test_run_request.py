@@ -52,6 +52,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"environment": {"A=B": "1"}}, "a map of strings"),
         ({"run_id": "../x"}, "run_id is '../x': give a run's id"),
         ({"run_id": "UPPER"}, "a run's id"),
+        ({"run_id": "all"}, "a run's id"),
         ({"run_id": "a:b"}, "a run's id"),
         ({"busy": "maybe"}, "busy is 'maybe': give one of wait, refuse"),
         ({"python": "python3"}, "an absolute path"),

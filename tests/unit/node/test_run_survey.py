@@ -176,7 +176,7 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
     with master.node.here():
         assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
-    assert (answer["faults"]["answering"], answer["interface"], len(answer["ports"])) == (8, "lo", 2)
+    assert (answer["faults"].answering, answer["interface"], len(answer["ports"])) == (8, "lo", 2)
     assert (answer["problem"], answer["preparing"]) == ("", "its GPUs are tested with pytorch")
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
@@ -414,7 +414,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
     name = Path("/proc/self/comm").read_text().strip()
     expected = f"GPU 1 holds memory of process {os.getpid()} ({name}), GPU 1 holds memory of process {2**22 + 1}"
     run.write("run.json", {**run.run(), "own_copy": None})
-    assert (answer()["in_use"], answer()["faults"]["buses"]) == (expected, ["0000:53:00.0", ""])
+    assert (answer()["in_use"], answer()["faults"].buses) == (expected, ("0000:53:00.0", ""))
     run.write("run.json", {**run.run(), "processor": True})
     assert answer()["in_use"] == ""
     run.write("run.json", {**run.run(), "processor": False})

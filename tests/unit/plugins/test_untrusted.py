@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.deeplearning.aws.plugins.filter.answer import answer
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_request
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
@@ -76,7 +77,7 @@ def test_a_record_has_its_fields_and_no_others_and_names_the_wrong_one() -> None
 @pytest.mark.parametrize("evil", EVIL_IDS)
 def test_what_a_node_calls_a_run_is_a_runs_id_or_refused(evil: Any) -> None:
     with pytest.raises(u.InvalidValue, match="a run's id"):
-        answers.run_id(evil)
+        run_request.run_id(evil)
 
 
 RUN = {

@@ -18,15 +18,14 @@ _BUS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 FAULT = {"level": schema.one_of(*LEVELS), "text": schema.text(MOST_TEXT)}
 
 
-def _faults(value: Any) -> list[Any]:
-    listed = schema.list_of(lambda item: None, most=MOST_FAULTS)
-    listed(value)
-    return [schema.validate_part(item, FAULT, "a fault") for item in value]
+def _fault(value: Any) -> Fault:
+    return Fault(**schema.validate_part(value, FAULT, "a fault"))
 
 
+_faults = schema.tuple_of(_fault, most=MOST_FAULTS)
 ANSWER = {
     "answering": schema.gpus,
-    "buses": schema.list_of(schema.or_empty(schema.matching(_BUS, "a place on the bus")), most=schema.MAX_GPUS),
+    "buses": schema.tuple_of(schema.or_empty(schema.matching(_BUS, "a place on the bus")), most=schema.MAX_GPUS),
     "in_use": schema.text(5000),
     "message": schema.between(kernel_log.NONE, 2**63),
     "log": _faults,
@@ -82,14 +81,7 @@ def as_json(evidence: Evidence) -> dict[str, Any]:
 
 def parse(record: Any, name: str) -> Evidence:
     """Raise UserError if a node's answer is malformed."""
-    fields = schema.validate_part(record, ANSWER, name)
-    reading = None if fields["reading"] is None else _parsed(fields["reading"])
-    log, buses = _parsed(fields["log"]), tuple(fields["buses"])
-    return Evidence(fields["answering"], fields["message"], log, reading, buses, fields["in_use"])
-
-
-def _parsed(items: Iterable[dict[str, str]]) -> tuple[Fault, ...]:
-    return tuple(Fault(**item) for item in items)
+    return Evidence(**schema.validate_part(record, ANSWER, name))
 
 
 def new_faults(before: Evidence, now: Evidence) -> list[Fault]:

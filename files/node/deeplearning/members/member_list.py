@@ -73,12 +73,8 @@ def members_of(record: Any) -> Members:
     """Return a validated list."""
     fields = member_list.validate(record)
     del fields["signature"]
-    members = [_member(item) for item in fields.pop("members")]
+    members = [Member(**item) for item in fields.pop("members")]
     return Members(**fields, members=tuple(sorted(members, key=lambda member: member.rank)))
-
-
-def _member(record: dict[str, Any]) -> Member:
-    return Member(**{**record, "aliases": tuple(record["aliases"]), "host_keys": tuple(record["host_keys"])})
 
 
 def unsettled(members: Members) -> Sequence[str]:

@@ -18,8 +18,7 @@ from deeplearning.runs import units
 from deeplearning.runs.folder import Folder
 
 NAME = "gpu-proofs"
-_string = schema.matching(r"(?s).*", "a string")
-PROOF = {"problem": _string, "run": _string}
+PROOF = {"problem": schema.string, "run": schema.string}
 UNIT_SECONDS = gpu_proof.SECONDS + nvml.SECONDS + 60
 
 

@@ -98,12 +98,11 @@ def member_networks(plan: Plan, ranges: Sequence[str]) -> str:
 _CONTINUED = messages.CONTINUED.encode()
 LONGEST_MESSAGE = 1 << 24
 """In bytes. What a process writes beyond it before the end of a line is discarded."""
-_string = schema.matching(r"(?s).*", "a string")
 MESSAGE = {
     "time": schema.number(0, 2**33),
-    "line": _string,
+    "line": schema.string,
     "stacks": schema.list_of(schema.matching(rf"(?s).{{0,{stacks.MOST_BYTES}}}", "a line"), most=stacks.MOST_LINES),
-    "state": _string,
+    "state": schema.string,
     "note": schema.text(1000),
     "pid": schema.between(1, 2**31),
     "end": schema.between(0, 255),

@@ -153,13 +153,13 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
         return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
     try:
         answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
-        shown = evidence.parse(answer["faults"], "faults")
     except (ValueError, RecursionError, UserError) as error:
         problem = (
             f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
             f"deeplearning.aws.configure. ({programs.printable(str(error))})"
         )
         return NodeSurvey(member, problem=problem)
+    shown = answer["faults"]
     node = Node(
         name=member.alias,
         address=member.private_ip,
