@@ -148,8 +148,16 @@ def _is_text(node: ast.AST) -> TypeGuard[ast.stmt]:
 
 
 def lines_of(*folders: str) -> tuple[int, int]:
-    """Return the lines of code in Python, and those of YAML and Jinja that are neither blank nor a comment."""
-    paths = [path for path in tracked(*folders) if "tests" not in path.relative_to(ROOT).parts]
+    """Return the lines of code in Python, and those of YAML and Jinja that are neither blank nor a comment.
+
+    Tests, and the documentation next to a plugin, are not counted.
+    """
+    paths = [
+        path
+        for path in tracked(*folders)
+        if "tests" not in path.relative_to(ROOT).parts
+        and (path.suffix == ".py" or not path.with_suffix(".py").exists())
+    ]
     texts = [(path.suffix, path.read_text(encoding="utf-8")) for path in paths if path.suffix in (".py", ".yml", ".j2")]
     others = [line.strip() for suffix, text in texts if suffix != ".py" for line in text.splitlines()]
     return (

@@ -3,40 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: evaluation_request
-short_description: Request the evaluation of a run
-version_added: 1.0.0
-description:
-  - Returns the request for a run that evaluates a checkpoint of another one, with the same script and data.
-positional: checked, run_dir
-options:
-  _input:
-    description: The run to evaluate and its checkpoints, as the node program shows them.
-    type: dict
-    required: true
-  checked:
-    description: The result of M(deeplearning.aws.check_input) for evaluate.yml.
-    type: dict
-    required: true
-  run_dir:
-    description: The run's folder on the nodes.
-    type: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Print the request
-  ansible.builtin.debug:
-    msg: "{{ (shown['answer'] | deeplearning.aws.evaluation_request(checked, '/efs/runs/red/lenet-1'))['request'] }}"
-"""
-
-RETURN = r"""
-_value:
-  description: C(request), and C(problem), which is a sentence if there is no such checkpoint.
-  type: dict
-"""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,38 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: failure_reason
-short_description: Explain in one sentence why a task failed
-version_added: 1.0.0
-description:
-  - Returns the message of a failed task. If AWS refused a call of a module of C(amazon.aws), the sentence names the
-    action, the resource and what to do.
-  - Of a loop it is the first item that failed.
-positional: action
-options:
-  _input:
-    description: The result of the task, such as C(ansible_failed_result).
-    type: dict
-    required: true
-  action:
-    description: The module, such as C(ansible_failed_task['action']).
-    type: str
-    default: ""
-"""
-
-EXAMPLES = r"""
-- name: Fail for the same reason
-  ansible.builtin.fail:
-    msg: "{{ ansible_failed_result | deeplearning.aws.failure_reason(ansible_failed_task['action']) }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The sentence.
-  type: str
-"""
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

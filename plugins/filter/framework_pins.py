@@ -3,33 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: framework_pins
-short_description: Name the versions that a framework environment gets
-version_added: 1.0.0
-description:
-  - Returns a checksum of the pinned packages of each framework, which changes when this collection installs other
-    versions.
-options:
-  _input:
-    description: The frameworks. Empty for all.
-    type: list
-    elements: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Print the checksum for PyTorch
-  ansible.builtin.debug:
-    msg: "{{ ['pytorch'] | deeplearning.aws.framework_pins }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The checksums by framework.
-  type: dict
-"""
-
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path

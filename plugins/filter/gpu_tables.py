@@ -3,33 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: gpu_tables
-short_description: Read for which GPUs the frameworks have kernels
-version_added: 1.0.0
-description:
-  - Returns for each framework the compute capabilities for which its pinned packages have kernels, as
-    C(tools/framework_kernels.py) has read them.
-options:
-  _input:
-    description: The frameworks. Empty for all.
-    type: list
-    elements: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Print the least version of NVIDIA's driver for PyTorch
-  ansible.builtin.debug:
-    msg: "{{ ([] | deeplearning.aws.gpu_tables)['pytorch']['driver'] }}"
-"""
-
-RETURN = r"""
-_value:
-  description: By framework, the version of C(cuda), the least version of the C(driver), and the C(libraries).
-  type: dict
-"""
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -5,33 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: missing_service
-short_description: Name the service that AWS does not offer in the availability zone
-version_added: 1.0.0
-description:
-  - A few zones have no file systems or no NAT gateways. AWS lists neither, and refuses to create them there.
-  - Reads AWS's error code in the message of a failed task, as modules of C(amazon.aws) and of this collection write it.
-options:
-  _input:
-    description: The result of the task, such as C(ansible_failed_result).
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Fail unless another zone may have the service
-  ansible.builtin.fail:
-    msg: The NAT gateway could not be created.
-  when: ansible_failed_result | deeplearning.aws.missing_service | length == 0
-"""
-
-RETURN = r"""
-_value:
-  description: The service, such as V(NAT gateways); empty if the task did not fail for this reason.
-  type: str
-"""
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,42 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: node_config
-short_description: Make the file that tells a node which cluster it belongs to
-version_added: 1.0.0
-description:
-  - Returns the text of C(/etc/deeplearning/cluster.json). Fails if a field is missing, unknown or malformed.
-positional: role, gpus
-options:
-  _input:
-    description: The fields that all nodes of the cluster share.
-    type: dict
-    required: true
-  role:
-    description: What the node is in the cluster.
-    type: str
-    choices: [master, worker]
-    required: true
-  gpus:
-    description: How many GPUs machines of its type have. Without it, that is unknown.
-    type: int
-"""
-
-EXAMPLES = r"""
-- name: Tell the node which cluster it belongs to
-  ansible.builtin.copy:
-    content: "{{ cluster | deeplearning.aws.node_config('worker', 8) }}"
-    dest: /etc/deeplearning/cluster.json
-    mode: "0644"
-"""
-
-RETURN = r"""
-_value:
-  description: The text of the file.
-  type: str
-"""
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,52 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: run_plan
-short_description: Plan what train.yml does
-version_added: 1.0.0
-description:
-  - Chooses the nodes of a run, and says what must be installed on them and which runs are started.
-positional: members, resumed, gpu_tables
-options:
-  _input:
-    description: The result of M(deeplearning.aws.check_input) for train.yml.
-    type: dict
-    required: true
-  members:
-    description: The cluster's members, each with its C(name), C(rank), C(role) and C(type).
-    type: list
-    elements: dict
-    required: true
-  resumed:
-    description: The run to resume, as the node program shows it. Empty for a new run.
-    type: dict
-    required: true
-  gpu_tables:
-    description: For which GPUs the frameworks have kernels, as P(deeplearning.aws.gpu_tables#filter) returns it.
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Choose the nodes
-  ansible.builtin.set_fact:
-    plan: "{{ checked | deeplearning.aws.run_plan(discovered['members'], {}, [] | deeplearning.aws.gpu_tables) }}"
-"""
-
-RETURN = r"""
-_value:
-  description:
-    - C(problem) is a sentence if there are not enough nodes, or if the framework cannot compute on their GPUs.
-      C(notes) are sentences about their GPUs. C(nodes) are the nodes' names.
-    - C(framework) is what trains.
-    - C(preflight) says whether to test the connections of the nodes first.
-    - C(processor) says whether to train on the processors of nodes with GPUs.
-    - C(installs_framework) says whether the nodes need it.
-    - C(runs) has for each run what changes in its request.
-  type: dict
-"""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,49 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: ssh_rules
-short_description: The rules of the security group for ssh
-version_added: 1.0.0
-description:
-  - Returns the ingress rules for M(amazon.aws.ec2_security_group), one for each block of addresses that may reach the
-    master by ssh, and one for each rule that was added by hand.
-  - Rules of earlier settings are known by their description, and are left out.
-positional: locations, purge, owner
-options:
-  _input:
-    description: The existing rules, C(ip_permissions) as M(amazon.aws.ec2_security_group_info) returns them.
-    type: list
-    elements: dict
-    required: true
-  locations:
-    description: Blocks of addresses, IPv4 or IPv6.
-    type: list
-    elements: str
-    required: true
-  purge:
-    description: Leave out rules that were added by hand.
-    type: bool
-    default: false
-  owner:
-    description: The account of the security group. Peers of other accounts are named with theirs.
-    type: str
-    default: ""
-"""
-
-EXAMPLES = r"""
-- name: Show the rules for a new security group
-  ansible.builtin.debug:
-    msg: "{{ [] | deeplearning.aws.ssh_rules(['198.51.100.7/32']) }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The rules.
-  type: list
-  elements: dict
-"""
-
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

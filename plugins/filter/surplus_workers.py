@@ -3,52 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: surplus_workers
-short_description: Choose the workers to remove from a group that shrinks
-version_added: 1.0.0
-description:
-  - Chooses workers without a rank first, and then those with the highest ranks, so that the names
-    C(deeplearning-worker2) and on stay without a gap.
-options:
-  _input:
-    description: The Auto Scaling group, as M(amazon.aws.autoscaling_group_info) returns it.
-    type: dict
-    required: true
-  machines:
-    description: The group's instances with their tags, as M(amazon.aws.ec2_instance_info) returns them.
-    type: list
-    elements: dict
-    required: true
-  desired:
-    description: How many workers stay.
-    type: int
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Print the workers to remove
-  ansible.builtin.debug:
-    msg: "{{ group | deeplearning.aws.surplus_workers(machines, 2) | map(attribute='name') }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The workers to remove.
-  type: list
-  elements: dict
-  contains:
-    instance_id:
-      description: The instance.
-      type: str
-    name:
-      description: Its name in the cluster, or the instance's id if it has no rank.
-      type: str
-    run:
-      description: The run that uses it, by the master's tag; empty if none does.
-      type: str
-"""
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -5,38 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: failed_denied
-short_description: Did a module fail because AWS does not allow a call?
-version_added: 1.0.0
-description:
-  - A policy that allows calls by the tags of resources may deny one right after a resource was created, because its
-    tags take some seconds to count. So a denial is worth one more attempt.
-  - A policy that limits the caller's own, such as one of the organization, denies later as well, so its denials do not
-    count.
-  - Of a loop it is the first item that failed.
-options:
-  _input:
-    description: The registered result of the task.
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Fail at once unless AWS denied the call
-  ansible.builtin.fail:
-  when: result is not deeplearning.aws.failed_denied
-"""
-
-RETURN = r"""
-_value:
-  description:
-    - True if the task failed and AWS's error code, or the message of a module of this collection, means that it is
-      not allowed, and AWS names no explicit deny, permissions boundary or the like.
-    - True as well if M(amazon.aws.ec2_security_group) fails to change rules, as it hides the code.
-  type: bool
-"""
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,40 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: failed_not_found
-short_description: Did a module of amazon.aws fail because AWS does not find a resource?
-version_added: 1.0.0
-description:
-  - AWS does not show a new resource everywhere at once, so a task that names one may fail with this error at first.
-  - Of a loop it is the first item that failed.
-options:
-  _input:
-    description: The registered result of the task.
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Create the public subnet
-  amazon.aws.ec2_vpc_subnet:
-    vpc_id: vpc-0123456789abcdef0
-    cidr: 10.0.0.0/24
-  register: subnet
-  until: subnet is not deeplearning.aws.failed_not_found
-  retries: 10
-"""
-
-RETURN = r"""
-_value:
-  description:
-    - True if the task failed and AWS's error code ends with C(NotFound).
-    - True as well if the module stumbled over an empty answer, as M(amazon.aws.ec2_security_group),
-      M(amazon.aws.ec2_vpc_endpoint) and M(amazon.aws.ec2_launch_template) do when they read a new resource back, or if
-      it leaves the code out, as M(amazon.aws.ec2_vpc_subnet) does with C(map_public).
-  type: bool
-"""
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
