@@ -258,7 +258,7 @@ class Soak:
 
 
 def measure_soak(title: str, part: str, minutes: float, seed: int) -> bool:
-    """Return whether all is well."""
+    """Return whether every check passed."""
     problem, soak = "", None
     with tempfile.TemporaryDirectory() as folder, cloud_in(Path(folder)) as cloud:
         built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)

@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     execute = command("exec", _exec, "run a command in an instance's machine, as root")
     execute.add_argument("instance", metavar="ID")
-    execute.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- CMD")
     console = command("console", _console, "print the console output of an instance's machine")
     console.add_argument("instance", metavar="ID")
     _fault_commands(command("fault", _no_fault, "inject a fault, or clear it"))
@@ -290,17 +290,17 @@ def _calls(arguments: Arguments) -> None:
 
 
 def _exec(arguments: Arguments) -> None:
-    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
-    if not words:
+    argv = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    if not argv:
         raise Refusal("give a command to run. Example: localcloud exec i-0123456789abcdef0 -- systemctl status ssh")
     where = state.ask("process", instance=arguments.instance)
     for group in where["groups"]:
         # With version 2 alone a group that hands on controllers takes no processes: then the command is outside of it.
         with contextlib.suppress(OSError), open(group, "w", encoding="ascii") as procs:
             procs.write(str(os.getpid()))
-    words = [*inside(where["pid"]), *words]
+    argv = [*inside(where["pid"]), *argv]
     sys.stdout.flush()
-    os.execvp(words[0], words)
+    os.execvp(argv[0], argv)
 
 
 def _console(arguments: Arguments) -> None:

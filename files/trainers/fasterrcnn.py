@@ -101,11 +101,11 @@ def command(options: argparse.Namespace, logs: Path, steps: int, point: Point) -
     if not period.isdigit() or int(period) < 1:
         raise UsageError(f"TRAIN.EVAL_PERIOD is {period}: give a whole number of epochs, 1 or more")
     ours = [f"DATA.BASEDIR={options.data_dir}", "TRAINER=horovod", f"TRAIN.STEPS_PER_EPOCH={steps}"]
-    words = [str(options.example / "train.py"), "--logdir", str(logs / f"from-epoch-{point.epochs}")]
+    argv = [str(options.example / "train.py"), "--logdir", str(logs / f"from-epoch-{point.epochs}")]
     if point.checkpoint:
-        words += ["--load", str(point.checkpoint)]
+        argv += ["--load", str(point.checkpoint)]
         ours.append(f"TRAIN.STARTING_EPOCH={point.epochs + 1}")
-    return [*words, "--config", *config, *ours]
+    return [*argv, "--config", *config, *ours]
 
 
 def note(logs: Path, start: ExampleStart) -> None:
@@ -144,7 +144,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class ExampleStart:
-    words: list[str]
+    argv: list[str]
     """The example's program with its arguments."""
     point: Point
     steps: int
@@ -154,11 +154,11 @@ class ExampleStart:
 
     @property
     def logs(self) -> Path:
-        return Path(self.words[self.words.index("--logdir") + 1])
+        return Path(self.argv[self.argv.index("--logdir") + 1])
 
     def total_steps(self, world: int) -> int | None:
         """Return the steps of the whole run as the example computes them, or None without a list of steps."""
-        text = next((word.partition("=")[2] for word in self.words if word.startswith("TRAIN.LR_SCHEDULE=")), "")
+        text = next((word.partition("=")[2] for word in self.argv if word.startswith("TRAIN.LR_SCHEDULE=")), "")
         try:
             last = ast.literal_eval(text)[-1]
             epochs = int(last * 8 / world // self.steps)
@@ -181,27 +181,27 @@ def evaluation(options: argparse.Namespace) -> tuple[list[str], Point, Path]:
     if not point.checkpoint:
         raise UsageError(f"{options.run_dir}/checkpoints has no checkpoint to evaluate: train first")
     file = options.run_dir / "evaluation" / f"epoch-{point.epochs:04}.json"
-    words = [str(options.example / "predict.py"), "--load", str(point.checkpoint), "--evaluate", str(file)]
-    return [*words, "--config", *options.config, f"DATA.BASEDIR={options.data_dir}"], point, file
+    argv = [str(options.example / "predict.py"), "--load", str(point.checkpoint), "--evaluate", str(file)]
+    return [*argv, "--config", *options.config, f"DATA.BASEDIR={options.data_dir}"], point, file
 
 
 def train(options: argparse.Namespace, world: int, rank: int) -> None:
     start = attempt(options, world)
     if rank:
-        execute(options.example, start.words)
+        execute(options.example, start.argv)
         return
     note(options.run_dir / "checkpoints", start)
     metrics = options.run_dir / "metrics" / "rank0.jsonl"
     seconds = metrics_file.truncate_after(start.point.epochs, metrics)
     with StatsCopier(start.logs / "stats.json", metrics, world, seconds, start.total_steps(world)):
-        execute(options.example, start.words)
+        execute(options.example, start.argv)
 
 
 def evaluate(options: argparse.Namespace) -> None:
     """Evaluate a checkpoint, and write COCO's measure of its detections into the run's metrics."""
-    words, point, file = evaluation(options)
+    argv, point, file = evaluation(options)
     file.parent.mkdir(exist_ok=True)
-    execute(options.example, words)
+    execute(options.example, argv)
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -221,16 +221,16 @@ def evaluate(options: argparse.Namespace) -> None:
         metrics_file.append(options.run_dir / "metrics" / "evaluation.jsonl", record)
 
 
-def execute(folder: Path, words: list[str]) -> None:
+def execute(folder: Path, argv: list[str]) -> None:
     """Run the example's program as if Python had been started with it: it finds its own modules, not ours."""
-    print("+", shlex.join([sys.executable, *words]), flush=True)
+    print("+", shlex.join([sys.executable, *argv]), flush=True)
     # Without TensorFlow the example itself fails.
     with contextlib.suppress(ImportError):
         visible_gpus.require("tensorflow", count_gpus)
     add_old_names()
     os.chdir(folder)
-    sys.argv, sys.path[0] = words, str(folder)
-    runpy.run_path(words[0], run_name="__main__")
+    sys.argv, sys.path[0] = argv, str(folder)
+    runpy.run_path(argv[0], run_name="__main__")
 
 
 def count_gpus() -> int:

@@ -136,7 +136,7 @@ def _png(interleaved: bytes, side: int) -> bytes:
 FORMATS = {"cifar10": (cifar10, 32, 3), "mnist": (mnist, 28, 1), "recordio": (recordio, 32, 3), "coco": (coco, 32, 3)}
 
 
-def main(words: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--format", choices=FORMATS, default="cifar10")
@@ -146,7 +146,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--skew", type=int, default=1, metavar="RANKS", help="that many ranks each get classes that no other rank sees"
     )
-    options = parser.parse_args(words)
+    options = parser.parse_args(argv)
     if not 1 <= options.skew <= CLASSES:
         parser.error(f"--skew is {options.skew}: give 1 to {CLASSES}. Example: --skew 2")
     if min(options.train, options.test) < 1:

@@ -64,10 +64,10 @@ class Cgroup:
         """Return the files to which a process writes its id to join."""
         return [str(folder / "cgroup.procs") for folder in self._folders.values()]
 
-    def command(self, *words: str) -> list[str]:
+    def command(self, *argv: str) -> list[str]:
         """Return a command that joins the group first, so that none of its processes is outside."""
         join = f'for group in {" ".join(self.procs_files())}; do echo $$ > $group; done; exec "$@"'
-        return ["/bin/sh", "-c", join, "sh", *words]
+        return ["/bin/sh", "-c", join, "sh", *argv]
 
     def freeze(self, frozen: bool) -> None:
         (self._folders["unified"] / "cgroup.freeze").write_text("1" if frozen else "0", encoding="ascii")

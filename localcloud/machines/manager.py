@@ -135,8 +135,8 @@ class HostMachines:
             return ""
 
     def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
-        words = (instance_id, settings, report)
-        threading.Thread(target=self._provision, args=words, name=f"emr-{instance_id}", daemon=True).start()
+        arguments = (instance_id, settings, report)
+        threading.Thread(target=self._provision, args=arguments, name=f"emr-{instance_id}", daemon=True).start()
 
     def _provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
         """Run the node's program in a machine as soon as it boots, and hand on what the program prints."""
@@ -147,13 +147,13 @@ class HostMachines:
             if entry.changed.wait(0.2):
                 return
         program = Path(__file__).with_name("emr_node.py").read_text(encoding="utf-8")
-        words = entry.machine.cgroup.command(
+        argv = entry.machine.cgroup.command(
             *namespaces.inside(pid), "/usr/bin/python3", "-c", program, json.dumps(settings)
         )
         status: Mapping[str, Any] = {}
         with (
             entry.machine.console_file.open("ab") as console,
-            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console) as process,
+            subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console) as process,
         ):
             for line in process.stdout or ():
                 status = json.loads(line)

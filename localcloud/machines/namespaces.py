@@ -65,7 +65,7 @@ def within(path: Path, action: Callable[[], T]) -> T:
 
 
 def inside(pid: int) -> list[str]:
-    """Return the words before a command that run it in the namespaces of a machine, as root."""
+    """Return the arguments before a command that run it in the namespaces of a machine, as root."""
     variables = (
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",

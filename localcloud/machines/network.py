@@ -241,9 +241,9 @@ def _mtu() -> int:
     for line in subprocess.run(
         ["ip", "-o", "route", "show", "default"], capture_output=True, text=True, check=False
     ).stdout.splitlines():
-        words = line.split()
-        if "dev" in words:
-            device = words[words.index("dev") + 1]
+        fields = line.split()
+        if "dev" in fields:
+            device = fields[fields.index("dev") + 1]
             return min(1500, int(Path(f"/sys/class/net/{device}/mtu").read_text(encoding="ascii")))
     return 1500
 
@@ -270,9 +270,9 @@ def check_free() -> None:
     listing = ["ip", "-o", "route", "show", "table", "all"]
     routes = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
     for line in routes.splitlines():
-        words = line.split()
+        fields = line.split()
         kinds = ("unreachable", "local", "broadcast", "blackhole", "prohibit", "unicast")
-        text = words[1] if words[0] in kinds else words[0]
+        text = fields[1] if fields[0] in kinds else fields[0]
         try:
             network = ipaddress.ip_network(text)
         except ValueError:

@@ -58,7 +58,7 @@ class ActionModule(Action):
     def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
-        summaries = {owned.cluster: _summary(aws, owned, options, folder) for owned in all_resources}
+        summaries = {resources.cluster: _summary(aws, resources, options, folder) for resources in all_resources}
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL or options["show"] == "resources":
@@ -79,19 +79,19 @@ class ActionModule(Action):
     def _collect_logs(self, aws: Aws, options: Mapping[str, Any], folder: Path, connection: str) -> dict[str, Any]:
         """Write an archive of logs. The file does not count as a change of the cluster."""
         cluster = options["cluster"]
-        owned = ResourceReader(aws, cluster).read()
+        resources = ResourceReader(aws, cluster).read()
         name = f"{cluster}-logs-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
         file = Path(options["file"] or folder / "logs" / name).expanduser()
         access = hosts.ssh_access(connection, host_keys.ssh_files(folder, cluster)[1].absolute())
         display = Display().display
         collector = logs.LogCollector(
-            aws, owned, access, options["efs_mount"], options["node"], options["run_id"], display
+            aws, resources, access, options["efs_mount"], options["node"], options["run_id"], display
         )
-        if not owned.current:
+        if not resources.current:
             raise UserError(f"There is no cluster {cluster} in {aws.region}, so there are no logs of it.")
         described: dict[str, Any] = {}
         try:
-            described = _summary(aws, owned, options, folder)
+            described = _summary(aws, resources, options, folder)
         except AwsError as error:
             # Logs are most useful where something is wrong.
             collector.problems.append(f"The cluster cannot be described: {error}")
@@ -106,7 +106,7 @@ class ActionModule(Action):
         display("\n" + "\n".join(logs.result_lines(cluster, file, collector)) + "\n")
         return {**result, "archive": str(file), "answered": collector.answered, "problems": collector.problems}
 
-    def _save(self, described: dict[str, Any], owned: ClusterResources, file: Path, failed: bool) -> list[str]:
+    def _save(self, described: dict[str, Any], resources: ClusterResources, file: Path, failed: bool) -> list[str]:
         """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""
         if not self.check_mode:
             try:
@@ -114,13 +114,13 @@ class ActionModule(Action):
             except OSError as error:
                 Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
         if failed:
-            return summary.failure_lines(described, owned, str(file) if file.exists() else "")
+            return summary.failure_lines(described, resources, str(file) if file.exists() else "")
         details = status.lines(described) if "members" in described else []
-        return summary.summary_lines(described, owned, str(file) if file.exists() else "", details)
+        return summary.summary_lines(described, resources, str(file) if file.exists() else "", details)
 
 
-def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    ssh_config = host_keys.ssh_files(folder, owned.cluster)[1]
+def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    ssh_config = host_keys.ssh_files(folder, resources.cluster)[1]
     history = GroupHistory(aws)
     context = summary.Context(
         user=options["user"],
@@ -131,15 +131,15 @@ def _summary(aws: Aws, owned: ClusterResources, options: Mapping[str, Any], fold
         failure=options["failure"],
         again=repeat_options(),
         ssh_config=str(ssh_config),
-        costs=costs.read_costs(aws, owned, history),
+        costs=costs.read_costs(aws, resources, history),
     )
-    described = summary.describe(owned, health_of(owned, shortages_of(aws, owned, history)), context)
+    described = summary.describe(resources, health_of(resources, shortages_of(aws, resources, history)), context)
     if options["show"] != "status":
         return described
     access = hosts.ssh_access(host_keys.JUMP, ssh_config)
-    seen = status_reader.observe(aws, owned, history, described, access)
+    seen = status_reader.observe(aws, resources, history, described, access)
     prices = context.costs.prices if context.costs else None
-    return status.extend(described, owned, seen, datetime.now(UTC), prices)
+    return status.extend(described, resources, seen, datetime.now(UTC), prices)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -41,9 +41,9 @@ class ActionModule(Action):
         """Follow the run to its end. Reconnect when the connection is lost: the run does not depend on it."""
         way, lost_at = node_program.Way.of_connection(self._connection, host), 0.0
         while not follower.end:
-            words = ["run", "follow", follower.run_id, "--from-line", str(follower.seen)]
+            arguments = ["run", "follow", follower.run_id, "--from-line", str(follower.seen)]
             try:
-                with node_program.stream(way, words + ["--output"] * output) as lines:
+                with node_program.stream(way, arguments + ["--output"] * output) as lines:
                     for line in lines:
                         lost_at = 0.0
                         for text in follower.take(node_program.event(line)):

@@ -57,11 +57,11 @@ class ActionModule(Action):
     def _stream(
         self, options: Mapping[str, Any], way: node_program.Way, stdin: IO[bytes], display: ProgressDisplay
     ) -> dict[str, Any]:
-        words, offset = options["words"], options["stdin_offset"]
+        arguments, offset = options["words"], options["stdin_offset"]
         size = os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
         try:
-            with node_program.stream(way, words, stdin) as lines:
-                return show(lines, way.host, words, display, offset, size)
+            with node_program.stream(way, arguments, stdin) as lines:
+                return show(lines, way.host, arguments, display, offset, size)
         finally:
             display.close()
 

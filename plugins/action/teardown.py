@@ -49,12 +49,12 @@ class ActionModule(Action):
                 return {"changed": bool(removed), "removed": removed}
         kinds = {"all": EVERYTHING, "zone": IN_ZONE, "images": IMAGES}[options["scope"]]
         reader = ResourceReader(aws, cluster)
-        owned = reader.read()
-        deletions = to_delete(owned, keep, kinds)
+        resources = reader.read()
+        deletions = to_delete(resources, keep, kinds)
         if options["consent"] != cluster:
-            return self._refuse(display, owned, deletions, options)
+            return self._refuse(display, resources, deletions, options)
         if self.check_mode:
-            display.display("\n" + "\n".join(describe_plan(owned, deletions, keep)) + "\n")
+            display.display("\n" + "\n".join(describe_plan(resources, deletions, keep)) + "\n")
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
         teardown = Teardown(
             aws,
@@ -64,7 +64,7 @@ class ActionModule(Action):
             stuck_seconds=options["stuck_seconds"],
             kinds=kinds,
         )
-        left = teardown.run(owned)
+        left = teardown.run(resources)
         return self._settle(aws, teardown, left, options)
 
     def _remove_data(self, aws: Aws) -> list[dict[str, Any]]:
@@ -76,10 +76,10 @@ class ActionModule(Action):
         return [bucket.as_dict()] if bucket else []
 
     def _refuse(
-        self, display: Display, owned: ClusterResources, deletions: list[Resource], options: dict[str, Any]
+        self, display: Display, resources: ClusterResources, deletions: list[Resource], options: dict[str, Any]
     ) -> dict[str, Any]:
         cluster, consent = options["cluster"], options["consent"]
-        display.display("\n" + "\n".join(describe_plan(owned, deletions, options["keep_file_system"])) + "\n")
+        display.display("\n" + "\n".join(describe_plan(resources, deletions, options["keep_file_system"])) + "\n")
         if deletions:
             problem = (
                 f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
@@ -102,11 +102,11 @@ class ActionModule(Action):
             rest = left
         else:
             # Read everything again: only what AWS now lists counts.
-            owned = ResourceReader(aws, options["cluster"]).read()
-            rest = leftovers(owned, options["keep_file_system"])
-            result["retained"] = [resource.as_dict() for resource in retained(owned, options["keep_file_system"])]
+            resources = ResourceReader(aws, options["cluster"]).read()
+            rest = leftovers(resources, options["keep_file_system"])
+            result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
             if not rest:
-                lines = describe_result(owned, teardown) + data_bucket.describe(aws)
+                lines = describe_result(resources, teardown) + data_bucket.describe(aws)
                 Display().display("\n" + "\n".join(lines) + "\n")
         if rest:
             problems = teardown.problems
@@ -126,28 +126,32 @@ def _why_not_ours(resource: Resource) -> str:
     return "" if resource.ours else "the cluster did not make it, so it is left alone."
 
 
-def describe_plan(owned: ClusterResources, deletions: list[Resource], keep: bool) -> list[str]:
+def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: bool) -> list[str]:
     """Return lines about what would be removed and what would stay."""
-    where = f"{owned.cluster} ({owned.region}, account {owned.account})"
+    where = f"{resources.cluster} ({resources.region}, account {resources.account})"
     lines = [f"Of the cluster {where} these would be removed:"] if deletions else [f"There is no cluster {where}."]
     order = list(WORDS)
     lines += [
         f"  {resource.describe()}" for resource in sorted(deletions, key=lambda resource: order.index(resource.kind))
     ]
-    kept_resources = [resource for resource in retained(owned, keep) if resource not in deletions]
-    foreign = [resource for resource in owned.current if not resource.ours]
-    held = [resource for resource in owned.of_kind("file_system") if not keep and foreign_targets(owned, resource)]
+    kept_resources = [resource for resource in retained(resources, keep) if resource not in deletions]
+    foreign = [resource for resource in resources.current if not resource.ours]
+    held = [
+        resource for resource in resources.of_kind("file_system") if not keep and foreign_targets(resources, resource)
+    ]
     lines += [f"The {resource.describe()} is kept{_undo(resource)}" for resource in kept_resources]
     lines += [f"The {resource.describe()} stays, as others have mount targets on it." for resource in held]
     lines += [f"The {resource.describe()} stays, as the cluster did not make it." for resource in foreign]
     return lines
 
 
-def describe_result(owned: ClusterResources, teardown: Teardown) -> list[str]:
+def describe_result(resources: ClusterResources, teardown: Teardown) -> list[str]:
     """Return lines about what was removed and what is retained."""
     counts = count_by_kind(teardown.removed.values())
-    lines = [f"The cluster {owned.cluster} is gone" + (f": {', '.join(counts)}." if counts else ", and was before.")]
-    for resource in retained(owned, teardown.keep):
+    lines = [
+        f"The cluster {resources.cluster} is gone" + (f": {', '.join(counts)}." if counts else ", and was before.")
+    ]
+    for resource in retained(resources, teardown.keep):
         stored = resource.facts.get("bytes", 0)
         size = f", {stored / 2**30:.1f} GiB," if stored >= 2**28 else ""
         costs = " and goes on costing" if resource.costs else ""

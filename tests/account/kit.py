@@ -125,7 +125,7 @@ class Account:
     """runs the modules of playbooks. None: they run as users run them; so do those that are killed"""
 
     def client(self, service: str, region: str = REGION) -> Any:
-        """Plain boto3, for setting up and for looking independently: nothing is late for it."""
+        """Plain boto3, to set up and to check independently: it never sees a delayed state."""
         config = Config(retries={"total_max_attempts": 10}, user_agent_appid=OBSERVER)
         key, secret = (self.environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
         return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=config)

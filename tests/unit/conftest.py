@@ -32,7 +32,7 @@ class Account:
     """what a program needs to reach it as an administrator; set in this process already"""
 
     def client(self, service: str, region: str = "us-east-1") -> Any:
-        """Plain boto3, for setting up and for looking independently: nothing is late for it."""
+        """Plain boto3, to set up and to check independently: it never sees a delayed state."""
         return boto3.Session(
             self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"], region_name=region
         ).client(service, endpoint_url=self.endpoint, config=Config(user_agent_appid=OBSERVER))

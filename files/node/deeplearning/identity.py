@@ -27,5 +27,5 @@ def become(user: str) -> None:
     os.environ.update(HOME=entry.pw_dir, USER=user, LOGNAME=user)
 
 
-def as_root(*words: str) -> Sequence[str]:
-    return (["sudo", "-n"] if os.geteuid() else []) + list(words)
+def as_root(*argv: str) -> Sequence[str]:
+    return (["sudo", "-n"] if os.geteuid() else []) + list(argv)

@@ -448,5 +448,5 @@ def test_activities_are_paged_from_the_newest(kit: Kit) -> None:
     assert len(kit.on("DescribeScalingActivities", ActivityIds=ids[:1])["Activities"]) == 1
 
 
-def test_messages_of_ec2_are_told_on() -> None:
+def test_messages_of_ec2_appear_in_activities() -> None:
     assert no_capacity("t3.micro", "us-east-1a").code == "InsufficientInstanceCapacity"

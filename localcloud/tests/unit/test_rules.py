@@ -406,7 +406,7 @@ def test_tags_of_the_role_can_be_compared_with_those_of_the_thing(aws: Aws) -> N
         (when("ArnLike", "aws:PrincipalArn", "arn:aws:iam::*:role/dl/worker"), True),
     ],
 )
-def test_what_the_connection_tells(aws: Aws, condition: dict[str, Any], allowed: bool) -> None:
+def test_conditions_on_the_connection(aws: Aws, condition: dict[str, Any], allowed: bool) -> None:
     client = aws("ec2", aws.role("worker", allow("ec2:DescribeVpcs", **condition), Path="/dl/"))
     if allowed:
         client.describe_vpcs()

@@ -118,18 +118,18 @@ def restrict(cloud: Cloud, actions: list[str]) -> None:
     cloud.moto("iam", "PutUserPolicy", REGION, policy)
 
 
-def test_the_calls_say_all_that_they_need(cloud: Cloud, operator: Operator) -> None:
+def test_the_sequence_needs_exactly_these_actions(cloud: Cloud, operator: Operator) -> None:
     operator.provision()
     assert sorted(operator.needed) == ACTIONS
 
 
-def test_that_is_enough(cloud: Cloud, operator: Operator) -> None:
+def test_a_policy_of_these_actions_covers_the_sequence(cloud: Cloud, operator: Operator) -> None:
     restrict(cloud, ACTIONS)
     operator.provision()
 
 
 @pytest.mark.parametrize("missing", ACTIONS)
-def test_and_none_can_be_left_out(cloud: Cloud, operator: Operator, missing: str) -> None:
+def test_the_sequence_fails_without_any_one_of_these_actions(cloud: Cloud, operator: Operator, missing: str) -> None:
     restrict(cloud, [action for action in ACTIONS if action != missing])
     with pytest.raises(AwsError, match=f"is not authorized to perform: {missing}[ ]") as caught:
         operator.provision()

@@ -141,7 +141,7 @@ class AwsError(UserError):
 
 
 def is_denial(code: str) -> bool:
-    """Return whether AWS's error code means that the caller is not allowed the call."""
+    """Return whether AWS's error code means that the caller lacks permission for the call."""
     return code in _DENIED
 
 

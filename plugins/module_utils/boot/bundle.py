@@ -130,13 +130,13 @@ def _wheel(folder: Path, beginning: str, sha256: str) -> Path | None:
 
 
 def _download(requirements: Path, folder: Path) -> None:
-    words: list[str | Path] = [
+    argv: list[str | Path] = [
         *(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"),
         *("--no-deps", "--require-hashes"),
         *("--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"),
         *("--platform", "manylinux2014_x86_64", "-d", folder, "-r", requirements),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(

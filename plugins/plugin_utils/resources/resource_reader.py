@@ -141,7 +141,7 @@ class ResourceReader:
             if kind not in EC2:
                 self._by_kind[kind] = [Resource(kind, item) for item in ids]
         self._read_others([kind for kind in OTHERS if kind != "emr_cluster"])
-        return self.owned
+        return self._resources()
 
     def read_again(self, kinds: Iterable[str]) -> ClusterResources:
         """Read these kinds again, and return all resources."""
@@ -149,10 +149,9 @@ class ResourceReader:
         for kind in (kind for kind in EC2 if kind in selected):
             self._by_kind[kind] = self._of_ec2(kind)
         self._read_others([kind for kind in OTHERS if kind in selected])
-        return self.owned
+        return self._resources()
 
-    @property
-    def owned(self) -> ClusterResources:
+    def _resources(self) -> ClusterResources:
         resources = [resource for listed in self._by_kind.values() for resource in listed]
         claimed = with_detached(resources, frozenset(self.names.groups.values()))
         profile = self.names.identity(WORKER)

@@ -113,22 +113,22 @@ class ClusterResources:
         return [resource for resource in self.resources if resource.phase != DEAD]
 
 
-def retained(owned: ClusterResources, keep: bool) -> list[Resource]:
+def retained(resources: ClusterResources, keep: bool) -> list[Resource]:
     """Return what stays when a cluster is removed: its images, and its file system, if that is to be kept."""
     kinds = IMAGES | {"file_system"} if keep else IMAGES
-    return [resource for resource in owned.current if resource.kind in kinds and resource.ours]
+    return [resource for resource in resources.current if resource.kind in kinds and resource.ours]
 
 
-def leftovers(owned: ClusterResources, keep: bool) -> list[Resource]:
+def leftovers(resources: ClusterResources, keep: bool) -> list[Resource]:
     """Return what must not exist after a teardown."""
-    may_stay = retained(owned, keep)
-    return [resource for resource in owned.current if resource not in may_stay]
+    may_stay = retained(resources, keep)
+    return [resource for resource in resources.current if resource not in may_stay]
 
 
-def is_of_emr(owned: ClusterResources) -> bool:
+def is_of_emr(resources: ClusterResources) -> bool:
     """Return whether the machines are EMR's, or were: the role of EMR's service outlives them."""
-    service = Names(owned.cluster, owned.account, owned.region).identity(EMR_SERVICE)
-    return bool(owned.of_kind("emr_cluster")) or any(role.id == service for role in owned.of_kind("role"))
+    service = Names(resources.cluster, resources.account, resources.region).identity(EMR_SERVICE)
+    return bool(resources.of_kind("emr_cluster")) or any(role.id == service for role in resources.of_kind("role"))
 
 
 def count_by_kind(resources: Iterable[Resource]) -> list[str]:
@@ -168,28 +168,30 @@ class Shortage:
     """What is known of machines that configure themselves, or have failed to."""
 
 
-def health_of(owned: ClusterResources, shortages: Mapping[str, Shortage] | None = None) -> Health:
+def health_of(resources: ClusterResources, shortages: Mapping[str, Shortage] | None = None) -> Health:
     """Return the health. `shortages`: by the names of groups."""
-    groups = [resource for resource in owned.of_kind("auto_scaling_group") if resource.ours]
-    clusters = owned.of_kind("emr_cluster")
+    groups = [resource for resource in resources.of_kind("auto_scaling_group") if resource.ours]
+    clusters = resources.of_kind("emr_cluster")
     if clusters:
         return _health_of_emr(clusters[0])
     most = sum(int(group.facts["most"]) for group in groups)
     in_service = sum(len(group.facts["in_service"]) for group in groups)
-    if not [resource for resource in leftovers(owned, keep=True) if resource.ours]:
+    if not [resource for resource in leftovers(resources, keep=True) if resource.ours]:
         return Health("absent", 0, 0)
     short = [shortages[group.name] for group in groups if group.name in shortages] if shortages else []
     if any(group.phase == GOING for group in groups):
         return Health("failed", most, in_service, ["its machines are being removed"])
-    if is_of_emr(owned):
+    if is_of_emr(resources):
         why = "there is no EMR cluster: it is not created yet, or has ended, as it does after cluster_emr_idle_minutes"
         return Health("failed", most, in_service, [why])
     missing = [
-        what for what in ("master", "workers") if not any(group.name == f"{owned.cluster}-{what}" for group in groups)
+        what
+        for what in ("master", "workers")
+        if not any(group.name == f"{resources.cluster}-{what}" for group in groups)
     ]
     if missing:
         return Health("creating", most, in_service, [f"there is no group of {' and no group of '.join(missing)} yet"])
-    return _health_of_groups(owned, groups, most, in_service, short)
+    return _health_of_groups(resources, groups, most, in_service, short)
 
 
 _ENDED = (
@@ -199,17 +201,17 @@ _ENDED = (
 
 
 def _health_of_groups(
-    owned: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, short: Sequence[Shortage]
+    resources: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, short: Sequence[Shortage]
 ) -> Health:
     reasons = [reason for shortage in short for reason in shortage.reasons]
     coming = sum(int(group.facts["coming"]) for group in groups) - sum(shortage.failed for shortage in short)
     desired = sum(int(group.facts["desired"]) for group in groups)
     slow = [
         f"{WORDS[resource.kind][0]} {resource.id} is {resource.state}"
-        for resource in (*owned.of_kind("nat_gateway"), *owned.of_kind("mount_target"))
+        for resource in (*resources.of_kind("nat_gateway"), *resources.of_kind("mount_target"))
         if resource.state in ("pending", "creating")
     ]
-    master = next(group for group in groups if group.name == f"{owned.cluster}-master")
+    master = next(group for group in groups if group.name == f"{resources.cluster}-master")
     if not master.facts["most"]:
         return Health("failed", most, in_service, [_ENDED])
     if coming or (in_service < desired and not reasons):

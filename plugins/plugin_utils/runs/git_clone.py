@@ -65,10 +65,10 @@ def _clone(source: GitSource, tree: Path, login: Mapping[str, str]) -> str:
     # Neither git nor its ssh asks: not at a terminal, which this session does not have, and not in a window.
     variables = {**inherited, **login, "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
-                [*_GIT, "-C", str(tree), *words],
+                [*_GIT, "-C", str(tree), *arguments],
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -83,8 +83,8 @@ def _clone(source: GitSource, tree: Path, login: Mapping[str, str]) -> str:
                 "elsewhere and name the folder. Example: -e sync=models -e script=models/train.py"
             ) from None
 
-    def git(*words: str) -> str:
-        done = run(*words)
+    def git(*arguments: str) -> str:
+        done = run(*arguments)
         if done.returncode:
             raise UserError(f"{without_secret(source.url)} at {source.ref} could not be cloned: {_reason(done.stderr)}")
         return done.stdout.strip()

@@ -57,7 +57,7 @@ class Way:
     host: str
     """its name in messages"""
     ssh: Sequence[str] = ()
-    """ssh's words, up to the command; none if the node is this machine"""
+    """ssh with its arguments, up to the command; none if the node is this machine"""
     as_root: bool = False
     """whether the program runs as root"""
 
@@ -72,27 +72,27 @@ class Way:
         options = ("BatchMode=yes", "ForwardAgent=no", "ConnectTimeout=10", *ALIVE)
         return cls(host, ["ssh", "-F", config, *(word for option in options for word in ("-o", option)), host])
 
-    def program(self, words: Sequence[str]) -> str:
-        """Return the command line of `deeplearning WORDS`, which replaces the shell: it ends with the connection."""
-        return f"exec {shlex.join([*('sudo', '-n') * self.as_root, PROGRAM, *words])}"
+    def program(self, arguments: Sequence[str]) -> str:
+        """Return the shell command of `deeplearning ARGUMENTS`. It replaces the shell and ends with the connection."""
+        return f"exec {shlex.join([*('sudo', '-n') * self.as_root, PROGRAM, *arguments])}"
 
-    def words(self, shell_command: str) -> list[str]:
+    def argv(self, shell_command: str) -> list[str]:
         return [*self.ssh, shell_command] if self.ssh else ["/bin/sh", "-c", shell_command]
 
 
 def ask(
-    way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS
+    way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """Return the answer to `deeplearning WORDS`."""
-    return parse_answer(way.host, words, run(way, way.program(words), stdin, seconds).decode(errors="replace"))
+    """Return the answer to `deeplearning ARGUMENTS`."""
+    return parse_answer(way.host, arguments, run(way, way.program(arguments), stdin, seconds).decode(errors="replace"))
 
 
-def raw(way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> dict[str, Any]:
-    """Return what `deeplearning WORDS` prints as a task's result, however it ends."""
+def raw(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> dict[str, Any]:
+    """Return what `deeplearning ARGUMENTS` prints as a task's result, however it ends."""
     printed: list[str] = []
     code, reason = 0, ""
     try:
-        with _output(way, way.program(words), stdin, LONGEST_ANSWER, ANSWER_SECONDS) as chunks:
+        with _output(way, way.program(arguments), stdin, LONGEST_ANSWER, ANSWER_SECONDS) as chunks:
             printed.extend(_lines(chunks, way.host))
     except ConnectionLost as lost:
         return {"unreachable": True, "msg": str(lost)}
@@ -111,12 +111,12 @@ def run(
         return b"".join(chunks)
 
 
-def parse_answer(host: str, words: Sequence[str], text: str) -> dict[str, Any]:
-    """Return the answer to `deeplearning WORDS` in the form that `answers` defines for it."""
+def parse_answer(host: str, arguments: Sequence[str], text: str) -> dict[str, Any]:
+    """Return the answer to `deeplearning ARGUMENTS` in the form that `answers` defines for it."""
     try:
-        return answers.parse(words, text)
+        return answers.parse(arguments, text)
     except InvalidValue as malformed:
-        raise UserError(answers.unexpected(host, words, malformed)) from None
+        raise UserError(answers.unexpected(host, arguments, malformed)) from None
 
 
 def failure(host: str, code: int, stderr: str) -> CommandFailed:
@@ -141,22 +141,22 @@ def last_line(text: str) -> str:
 
 
 def ssh_command(connection: Any) -> list[str]:
-    """Return the ssh command that reaches the host of Ansible's own connection; no words for another transport."""
+    """Return the ssh command that reaches the host of Ansible's own connection; nothing for another transport."""
     if connection.transport != "ssh":
         return []
     option = connection.get_option
-    words = ["ssh", "-o", "ForwardAgent=no", *shlex.split(option("ssh_common_args") or "")]
-    words += [word for one in ("BatchMode=yes", *ALIVE) for word in ("-o", one)]
+    argv = ["ssh", "-o", "ForwardAgent=no", *shlex.split(option("ssh_common_args") or "")]
+    argv += [argument for setting in ("BatchMode=yes", *ALIVE) for argument in ("-o", setting)]
     if option("private_key_file"):
-        words += ["-o", "IdentitiesOnly=yes", "-i", os.path.expanduser(option("private_key_file"))]
+        argv += ["-o", "IdentitiesOnly=yes", "-i", os.path.expanduser(option("private_key_file"))]
     user = option("remote_user")
-    return [*words, *(["-l", user] if user else []), option("host")]
+    return [*argv, *(["-l", user] if user else []), option("host")]
 
 
 @contextlib.contextmanager
-def stream(way: Way, words: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[Iterator[str]]:
-    """Yield the lines of `deeplearning WORDS` as they come, however many there are."""
-    with _output(way, way.program(words), stdin) as chunks:
+def stream(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[Iterator[str]]:
+    """Yield the lines of `deeplearning ARGUMENTS` as they come, however many there are."""
+    with _output(way, way.program(arguments), stdin) as chunks:
         yield _lines(chunks, way.host)
 
 
@@ -182,18 +182,18 @@ def _output(
 ) -> Iterator[Iterator[bytes]]:
     """Yield what a command prints, and terminate it at the end. What ssh runs on the node ends when it next writes."""
     deadline = time.monotonic() + seconds
-    with tempfile.TemporaryFile() as stderr, _started(way.words(shell_command), stdin, stderr) as process:
+    with tempfile.TemporaryFile() as stderr, _started(way.argv(shell_command), stdin, stderr) as process:
         try:
             yield _chunks(process, stderr, way.host, limit, deadline)
         finally:
             process.terminate()
 
 
-def _started(words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(argv: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
+        return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
     except FileNotFoundError:
-        raise UserError(f"There is no {words[0]} on this machine: install OpenSSH's client.") from None
+        raise UserError(f"There is no {argv[0]} on this machine: install OpenSSH's client.") from None
 
 
 def _chunks(

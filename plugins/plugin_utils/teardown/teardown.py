@@ -96,24 +96,24 @@ _HELD = frozenset(
 """Codes for: another resource still uses it, or AWS is still busy with it."""
 
 
-def to_delete(owned: ClusterResources, keep: bool, kinds: Collection[str] = EVERYTHING) -> list[Resource]:
+def to_delete(resources: ClusterResources, keep: bool, kinds: Collection[str] = EVERYTHING) -> list[Resource]:
     """Return what the cluster created and what is not to be retained."""
-    kept_resources = [] if kinds == IMAGES else retained(owned, keep)
-    resources = []
-    for resource in owned.current:
+    kept_resources = [] if kinds == IMAGES else retained(resources, keep)
+    deletions = []
+    for resource in resources.current:
         if not resource.ours or resource in kept_resources or resource.kind not in kinds:
             continue
-        if resource.kind == "file_system" and foreign_targets(owned, resource):
+        if resource.kind == "file_system" and foreign_targets(resources, resource):
             continue
         if resource.kind == "route_table" and resource.facts.get("main"):
             continue  # it goes with its VPC
-        resources.append(resource)
-    return resources
+        deletions.append(resource)
+    return deletions
 
 
-def foreign_targets(owned: ClusterResources, system: Resource) -> list[Resource]:
+def foreign_targets(resources: ClusterResources, system: Resource) -> list[Resource]:
     """Return the mount targets of others on a file system of the cluster. They keep it alive."""
-    targets = [*owned.of_kind("mount_target"), *owned.of_kind("mount_target_access")]
+    targets = [*resources.of_kind("mount_target"), *resources.of_kind("mount_target_access")]
     return [
         target
         for target in targets
@@ -282,11 +282,11 @@ class Teardown:
     """AWS's last message about each resource that it has not deleted."""
     _refused: set[tuple[str, str]] = field(default_factory=set)
 
-    def run(self, owned: ClusterResources) -> list[Resource]:
+    def run(self, resources: ClusterResources) -> list[Resource]:
         """Delete the resources, and return those that could not be deleted."""
         deleting = Deleting(self.aws)
         progress = ProgressPrinter(self.display)
-        left = to_delete(owned, self.keep, self.kinds)
+        left = to_delete(resources, self.keep, self.kinds)
         changed_at = time.monotonic()
 
         def phases() -> dict[tuple[str, str], str]:

@@ -53,21 +53,23 @@ class Costs:
     """Whether the machines that have ended are among them, as far back as Auto Scaling reports them."""
 
 
-def read_costs(aws: Aws, owned: ClusterResources, history: GroupHistory) -> Costs:
+def read_costs(aws: Aws, resources: ClusterResources, history: GroupHistory) -> Costs:
     """Read the prices and the machines of a cluster, with those that have ended."""
-    machines, has_history = present_machines(owned), True
+    machines, has_history = present_machines(resources), True
     try:
-        for group in owned.of_kind("auto_scaling_group"):
-            machines += _former_machines(history, group.name, {instance.id for instance in owned.of_kind("instance")})
+        for group in resources.of_kind("auto_scaling_group"):
+            machines += _former_machines(
+                history, group.name, {instance.id for instance in resources.of_kind("instance")}
+            )
     except AwsError:
         has_history = False
-    has_history &= not owned.of_kind("emr_cluster")
+    has_history &= not resources.of_kind("emr_cluster")
     return Costs(_prices_of(aws, machines), machines, has_history)
 
 
 def read_prices(aws: Aws, all_resources: Sequence[ClusterResources]) -> PriceList:
     """Read what the resources of clusters cost."""
-    return _prices_of(aws, [machine for owned in all_resources for machine in present_machines(owned)])
+    return _prices_of(aws, [machine for resources in all_resources for machine in present_machines(resources)])
 
 
 def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[str, float]:
@@ -83,10 +85,10 @@ def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
     return PriceList(aws.region, offers.current_prices(aws, types, is_emr))
 
 
-def present_machines(owned: ClusterResources) -> list[MachineTime]:
+def present_machines(resources: ClusterResources) -> list[MachineTime]:
     return [
         MachineTime(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
-        for resource in owned.of_kind("instance")
+        for resource in resources.of_kind("instance")
         if resource.ours and resource.costs and resource.facts.get("launched")
     ]
 
@@ -114,7 +116,7 @@ def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetim
     return {machine: (starts[machine], ends[machine]) for machine in starts.keys() & ends.keys()}
 
 
-def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
+def cost_so_far(resources: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
     """Return what the machines and NAT gateways of a cluster have cost, and what is not counted."""
     now = now or datetime.now(UTC)
     amount, starts, unknown, no_price = 0.0, [], set(), list[str]()
@@ -125,7 +127,7 @@ def cost_so_far(owned: ClusterResources, costs: Costs, now: datetime | None = No
             unknown.add(machine.type)
         else:
             amount += each * machine.hours(now)
-    for gateway in owned.of_kind("nat_gateway"):
+    for gateway in resources.of_kind("nat_gateway"):
         if gateway.costs and gateway.facts.get("created"):
             starts.append(gateway.facts["created"])
             hours = (now - gateway.facts["created"]).total_seconds() / 3600

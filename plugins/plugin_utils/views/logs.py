@@ -103,7 +103,7 @@ def new_archive(path: Path) -> Iterator[Archive]:
 @dataclass
 class LogCollector:
     aws: Aws
-    owned: ClusterResources
+    resources: ClusterResources
     access: SshAccess
     efs_mount: str
     node: str = ""
@@ -129,13 +129,13 @@ class LogCollector:
                 self.answered.append(node.name)
             if problem:
                 self.problems.append(problem)
-        about = ABOUT.format(cluster=self.owned.cluster, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        about = ABOUT.format(cluster=self.resources.cluster, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         lines = [f"Answered: {', '.join(self.answered) or 'no node'}.", *self.problems]
         archive.add("README.txt", "\n".join([about, *lines, ""]))
 
     def _machines(self) -> tuple[list[ClusterNode], list[str]]:
         """Return the nodes that live, and the ids of machines that have ended and that AWS still lists."""
-        cluster = self.owned.cluster
+        cluster = self.resources.cluster
         reservations = self.aws.pages(
             "ec2", "describe_instances", "Reservations", Filters=instance_filters([cluster], (*LIVING, *ENDED))
         )
@@ -150,11 +150,11 @@ class LogCollector:
         chosen = [node for node in nodes if self.node in (node.name, node.id, *aliases(node.rank))]
         if not chosen and self.node not in ended:
             names = ", ".join([*(node.name for node in nodes), *ended]) or "no machines"
-            raise UserError(f"node is {self.node}; the cluster {self.owned.cluster} has {names}.")
+            raise UserError(f"node is {self.node}; the cluster {self.resources.cluster} has {names}.")
         return chosen, [node.id for node in chosen] or [self.node]
 
     def _add_activities(self, archive: Archive) -> None:
-        for group in self.owned.of_kind("auto_scaling_group"):
+        for group in self.resources.of_kind("auto_scaling_group"):
             try:
                 listed = self.aws.call(
                     "autoscaling",
@@ -165,7 +165,7 @@ class LogCollector:
             except AwsError as error:
                 self.problems.append(f"The activities of {group.name} cannot be read: {error}")
                 continue
-            what = group.name.removeprefix(f"{self.owned.cluster}-")
+            what = group.name.removeprefix(f"{self.resources.cluster}-")
             archive.add(f"aws/{what}-activities.txt", "\n\n".join(map(_activity, listed)) + "\n")
 
     def _add_consoles(self, archive: Archive, instances: Sequence[str]) -> None:
@@ -204,7 +204,7 @@ class LogCollector:
         """Add what has come of a node, however it behaves."""
         if node.id not in self.access.known:
             return 0, f"{node.name} was not asked: its host key is not known yet."
-        command = node_logs.collect_command(self.owned.cluster, self.efs_mount, with_runs, self.run_id)
+        command = node_logs.collect_command(self.resources.cluster, self.efs_mount, with_runs, self.run_id)
         self.display(f"Collecting the logs of {node.name}.")
         way, count = node_program.Way.of_config(self.access.config, node.name), 0
         try:

@@ -18,9 +18,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_histo
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
 
 
-def shortages_of(aws: Aws, owned: ClusterResources, history: GroupHistory) -> dict[str, Shortage]:
+def shortages_of(aws: Aws, resources: ClusterResources, history: GroupHistory) -> dict[str, Shortage]:
     """Return the shortages of a cluster's groups, by name."""
-    groups = [group for group in owned.of_kind("auto_scaling_group") if group.ours]
+    groups = [group for group in resources.of_kind("auto_scaling_group") if group.ours]
     desired = {group.name: int(group.facts["most"]) for group in groups}
     short = [group.name for group in groups if len(group.facts["in_service"]) < desired[group.name]]
     if not short:
@@ -30,7 +30,7 @@ def shortages_of(aws: Aws, owned: ClusterResources, history: GroupHistory) -> di
         name: replace(group, attempts=_recent(attempts_of(history.activities(name), 0.0), api.now()))
         for name, group in api.describe(short, 0.0, frozenset()).items()
     }
-    reports = reports_of(aws, owned)
+    reports = reports_of(aws, resources)
     if reports:
         observed = reports.add_to(observed)
     return {name: _shortage(group, capacity.GroupTarget(name, desired[name]), api) for name, group in observed.items()}
@@ -45,17 +45,17 @@ def _recent(attempts: Sequence[capacity.LaunchAttempt], now: float) -> list[capa
     ]
 
 
-def reports_of(aws: Aws, owned: ClusterResources) -> SetupReports | None:
+def reports_of(aws: Aws, resources: ClusterResources) -> SetupReports | None:
     """Return the reports of a cluster's machines, unless their bucket or their roles are missing. Those of EMR are
     under the id of its cluster."""
-    names = Names(owned.cluster, owned.account, owned.region)
-    ids = {role.name: str(role.facts["id"]) for role in owned.of_kind("role")}
-    roles = {cluster.id: EMR_NODE for cluster in owned.of_kind("emr_cluster")}
+    names = Names(resources.cluster, resources.account, resources.region)
+    ids = {role.name: str(role.facts["id"]) for role in resources.of_kind("role")}
+    roles = {cluster.id: EMR_NODE for cluster in resources.of_kind("emr_cluster")}
     roles = roles or {group: role for role, group in names.groups.items()}
     role_ids = {group: ids.get(names.identity(role), "") for group, role in roles.items()}
-    if not owned.of_kind("bucket") or not all(role_ids.values()):
+    if not resources.of_kind("bucket") or not all(role_ids.values()):
         return None
-    return SetupReports(aws, names.bucket, owned.account, role_ids)
+    return SetupReports(aws, names.bucket, resources.account, role_ids)
 
 
 def _shortage(group: capacity.ScalingGroup, target: capacity.GroupTarget, api: AutoScaling) -> Shortage:

@@ -141,8 +141,8 @@ class Boot:
     clock: Clock
     folder: Path
 
-    def machine(self) -> first_stage.Machine:
-        return first_stage.Machine()
+    def machine(self) -> first_stage.InstanceApi:
+        return first_stage.InstanceApi()
 
     @property
     def log(self) -> str:

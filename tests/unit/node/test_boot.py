@@ -37,7 +37,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
         monkeypatch.setattr(configuring, "CONFIGURED", str(tmp_path / "configured"))
         monkeypatch.setattr(paths, "CONFIGURING", str(tmp_path / "configuring"))
         monkeypatch.setattr(paths, "PROGRAM", executable(tmp_path / "deeplearning", f"echo $@ >> {tmp_path}/called"))
-        monkeypatch.setattr(first_stage.Machine, "metadata", lambda _machine, path: booted.aws.metadata[path])
+        monkeypatch.setattr(first_stage.InstanceApi, "metadata", lambda _machine, path: booted.aws.metadata[path])
         yield booted
 
 

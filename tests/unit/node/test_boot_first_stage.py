@@ -47,7 +47,7 @@ def archive(*names: str, **changed: Any) -> bytes:
     return content.getvalue()
 
 
-def store(booted: Boot, body: bytes, monkeypatch: pytest.MonkeyPatch) -> first_stage.Machine:
+def store(booted: Boot, body: bytes, monkeypatch: pytest.MonkeyPatch) -> first_stage.InstanceApi:
     """Store a bundle under its own checksum."""
     sha256 = hashlib.sha256(body).hexdigest()
     monkeypatch.setitem(PARAMETERS, "sha256", sha256)

@@ -593,7 +593,7 @@ def tick(master: Node, in_use: Sequence[str] = ()) -> list[str]:
     master.aws.calls.clear()
     usage = usage_of(in_use)
     with master.here():
-        if check_times.is_due() and not publishing.is_quiet(master.config, master.aws, lambda: usage):
+        if check_times.should_check() and not publishing.is_quiet(master.config, master.aws, lambda: usage):
             publishing.publish(master.config, master.aws, lambda: usage)
         calls = list(master.aws.calls)
         if unchanged.is_unchanged():
@@ -668,7 +668,7 @@ def test_an_error_is_followed_by_a_full_check_soon(cluster: Cluster, clock: list
     cluster.aws.denied.clear()
     clock[0] += 5
     with master.here():
-        assert not check_times.is_due()
+        assert not check_times.should_check()
     clock[0] += check_times.UNSETTLED_SECONDS
     tick(master)
     assert cluster.list["generation"] == 1
@@ -712,7 +712,7 @@ def test_root_removes_nothing_where_another_user_prepared_the_folder_of_requests
         with master.here():
             check_times.record_full_check(str(mount), "demo", "", True)
             check_times.record_end_check()
-            assert not check_times.is_due()
+            assert not check_times.should_check()
             assert not check_times.take_requests(str(mount), "demo")
             check_times.request_check(str(mount), "demo", instance(3))
         assert os.listdir(target / end) == ["shadow"]

@@ -33,7 +33,7 @@ def words(example: Path, run: Path, world: int = 8, rank: int = 0, config: list[
     attempt = fasterrcnn.attempt(fasterrcnn.parsed(argv), world)
     if rank == 0:
         fasterrcnn.note(run / "checkpoints", attempt)
-    return attempt.words[1:]
+    return attempt.argv[1:]
 
 
 def trainer_arguments(example: Path, run: Path) -> list[str]:

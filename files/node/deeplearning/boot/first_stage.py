@@ -112,7 +112,7 @@ def sign(request: Request, region: str, service: str, credentials: dict[str, str
         request.add_header(name, value)
 
 
-class Machine:
+class InstanceApi:
     """This machine, and what it asks AWS for. boot/machine.py says what the bundle's program uses of it."""
 
     passing, log, metadata = PASSING, staticmethod(log), staticmethod(metadata)
@@ -251,14 +251,14 @@ def install() -> int:
     os.makedirs(PARAMETERS["folder"], exist_ok=True)
     shutil.copyfile(__file__, f"{PARAMETERS['folder']}/first_stage.py")
     Path(PARAMETERS["unit_file"]).write_text(UNIT.format(**PARAMETERS))
-    for words in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
-        subprocess.run(["systemctl", "--quiet", *words.split()], check=True)
+    for arguments in ("daemon-reload", "enable deeplearning-boot", "start --no-block deeplearning-boot"):
+        subprocess.run(["systemctl", "--quiet", *arguments.split()], check=True)
     return 0
 
 
 def run() -> int:
     """Run the bundle's program, which answers the launch lifecycle hook."""
-    machine = Machine()
+    machine = InstanceApi()
     try:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()

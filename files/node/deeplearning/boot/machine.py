@@ -8,7 +8,7 @@ from urllib.request import Request
 
 
 class OwnMachine(Protocol):
-    """The interface of first_stage.Machine that the program of the bundle uses."""
+    """The interface of first_stage.InstanceApi that the program of the bundle uses."""
 
     parameters: dict[str, Any]
     instance_id: str

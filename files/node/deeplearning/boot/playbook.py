@@ -94,9 +94,9 @@ def play(
     variables_file = f"{folder}/variables.json"
     with open(variables_file, "w", encoding="utf-8") as file:
         json.dump(extra_variables, file)
-    words = command(name, python, wheels, folder, instance_id, variables_file)
+    argv = command(name, python, wheels, folder, instance_id, variables_file)
     with subprocess.Popen(
-        words,
+        argv,
         cwd=folder,
         env=environment(folder),
         stdin=subprocess.DEVNULL,

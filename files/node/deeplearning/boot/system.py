@@ -73,10 +73,10 @@ def _install_python(deadline: float) -> str:
     """Return what the package manager prints."""
     output = ""
     for installer, commands in INSTALLERS.items():
-        for words in commands if os.path.exists(installer) else ():
+        for command in commands if os.path.exists(installer) else ():
             limit = max(1, round(deadline - time.monotonic()))
             done = programs.run(
-                *f"timeout {limit} {words}".split(), env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+                *f"timeout {limit} {command}".split(), env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             )
             output += done.stdout + done.stderr
     return output

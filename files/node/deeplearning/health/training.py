@@ -173,5 +173,5 @@ def _record(file: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _run(words: list[str], stdin: str = "", seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    return programs.run("deeplearning", "run", *words, input=stdin, timeout=seconds)
+def _run(arguments: list[str], stdin: str = "", seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    return programs.run("deeplearning", "run", *arguments, input=stdin, timeout=seconds)

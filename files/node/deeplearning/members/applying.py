@@ -112,7 +112,7 @@ def _text(target: rendering.Target, lines: str) -> str:
     return rendering.with_block(atomic_file.read_or_none(target.path) or "", lines)
 
 
-def forget() -> bool:
+def unapply() -> bool:
     """Remove everything that `apply` has written. Return whether there was anything."""
     with _exclusive_lock():
         changed = False

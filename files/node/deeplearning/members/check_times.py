@@ -23,7 +23,7 @@ END_SECONDS = 60
 """Between checks of the scheduled end of the machines."""
 UNSETTLED_SECONDS = 15
 """Between full checks while a machine in service is no member, and after an error."""
-HURRIED_SECONDS = 60
+EXPEDITED_SECONDS = 60
 """After a request, each tick makes a quick check for so long: a machine reports before it is in service."""
 
 
@@ -34,7 +34,7 @@ def request_check(efs_mount: str, cluster: str, name: str) -> None:
         os.close(os.open(name, flags, 0o644, dir_fd=folder))
 
 
-def is_due() -> bool:
+def should_check() -> bool:
     record = _read()
     if time.monotonic() >= float(record["next"]):
         return True
@@ -52,7 +52,7 @@ def take_requests(efs_mount: str, cluster: str) -> bool:
                 os.unlink(name, dir_fd=folder)
                 taken = True
     if taken:
-        _write(_read() | {"hurried_until": time.monotonic() + HURRIED_SECONDS, "full": 0.0, "next": 0.0})
+        _write(_read() | {"expedited_until": time.monotonic() + EXPEDITED_SECONDS, "full": 0.0, "next": 0.0})
     return taken
 
 
@@ -68,7 +68,7 @@ def has_seen(seen: str) -> bool:
 def record_quick_check() -> None:
     record = _read()
     now = time.monotonic()
-    pause = 0 if now < record["hurried_until"] else QUICK_SECONDS
+    pause = 0 if now < record["expedited_until"] else QUICK_SECONDS
     _write(record | {"next": min(now + pause, record["full"])})
 
 
@@ -98,7 +98,7 @@ def _requests(folder: int) -> list[str]:
 
 def _read() -> dict[str, Any]:
     """Return the times of this boot; a check is due if there was none."""
-    record = {"watched": ["/", ""], "seen": "", "full": 0.0, "next": 0.0, "hurried_until": 0.0, "end": 0.0}
+    record = {"watched": ["/", ""], "seen": "", "full": 0.0, "next": 0.0, "expedited_until": 0.0, "end": 0.0}
     with contextlib.suppress(OSError, ValueError), open(paths.CHECK_TIMES, encoding="utf-8") as file:
         record.update(json.load(file))
     return record

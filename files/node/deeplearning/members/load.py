@@ -39,14 +39,14 @@ def measure() -> dict[str, Any]:
         "disk_percent": round(100 * (disk.total - disk.free) / disk.total),
         "gpus": gpus,
         "logins": _logins(),
-        "jobs": sum(_is_job(words) for words in _command_lines()),
+        "jobs": sum(_is_job(argv) for argv in _command_lines()),
         "errors": errors,
     }
 
 
 def _memory_percent() -> int:
     lines = (line.split() for line in Path(MEMINFO).read_text().splitlines())
-    kib = {words[0]: int(words[1]) for words in lines}
+    kib = {fields[0]: int(fields[1]) for fields in lines}
     return round(100 * (kib["MemTotal:"] - kib["MemAvailable:"]) / kib["MemTotal:"])
 
 
@@ -56,20 +56,20 @@ def _logins() -> int:
 
 
 def _command_lines() -> Iterator[list[str]]:
-    """Yield the words of all processes."""
+    """Yield the command line of each process."""
     for process in filter(str.isdecimal, os.listdir(PROCESSES)):
         with contextlib.suppress(OSError):
-            words = Path(PROCESSES, process, "cmdline").read_bytes().decode(errors="replace").split("\0")
-            yield words[:-1]
+            argv = Path(PROCESSES, process, "cmdline").read_bytes().decode(errors="replace").split("\0")
+            yield argv[:-1]
 
 
-def _is_job(words: Sequence[str]) -> bool:
+def _is_job(argv: Sequence[str]) -> bool:
     """Return whether a process stages data, receives files or installs packages, which may leave the processor idle."""
     program = f"{paths.LIBRARY}/__main__.py"
-    if program in words:
-        command = words[words.index(program) + 1 :]
+    if program in argv:
+        command = argv[argv.index(program) + 1 :]
         return command[:1] in (["data"], ["unpack"]) or command[:2] == ["run", "create"]
-    return "pip" in words and words[0].startswith(f"{paths.ENVIRONMENTS}/")
+    return "pip" in argv and argv[0].startswith(f"{paths.ENVIRONMENTS}/")
 
 
 def _gpus() -> tuple[list[dict[str, int]], list[str]]:

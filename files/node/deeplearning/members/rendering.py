@@ -91,8 +91,8 @@ def _environment(members: Members, variables: dict[str, str]) -> str:
 
 
 def _manager(members: Members, variables: dict[str, str]) -> str:
-    words = " ".join(f"{name}={value}" for name, value in variables.items())
-    return f"{NOTE}[Manager]\nDefaultEnvironment={words}\n"
+    assignments = " ".join(f"{name}={value}" for name, value in variables.items())
+    return f"{NOTE}[Manager]\nDefaultEnvironment={assignments}\n"
 
 
 def _known_hosts(members: Members, variables: dict[str, str]) -> str:

@@ -57,9 +57,9 @@ def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Call
 
     def new_faults(node: str, seconds: float) -> list[Fault] | str:
         """Return a sentence if there is no usable answer."""
-        words = ["faults", "--after", str(before[node].message)]
+        arguments = ["faults", "--after", str(before[node].message)]
         try:
-            now = evidences.parse(json.loads(_ask(node, master, words, seconds)), f"the faults of {node}")
+            now = evidences.parse(json.loads(_ask(node, master, arguments, seconds)), f"the faults of {node}")
         except Unanswered as error:
             return f"{node} does not say what its GPUs report, so nothing is blamed on it: no answer{error}"
         except (UserError, ValueError, RecursionError) as error:
@@ -80,6 +80,6 @@ def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Call
     return replace(verdict, notes=[text for text in (*answers.values(), *failures) if isinstance(text, str) and text])
 
 
-def _ask(node: str, master: str, words: Sequence[str], seconds: float) -> str:
-    command = ["sudo", "-n", paths.PROGRAM, "gpus", *words]
+def _ask(node: str, master: str, arguments: Sequence[str], seconds: float) -> str:
+    command = ["sudo", "-n", paths.PROGRAM, "gpus", *arguments]
     return output_of(command if node == master else [*SSH, node, shlex.join(command)], seconds)

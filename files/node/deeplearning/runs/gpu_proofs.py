@@ -42,8 +42,8 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
         "--property=RuntimeDirectoryPreserve=yes",
         f"--property=RuntimeMaxSec={UNIT_SECONDS:g}",
     )
-    words = [paths.PROGRAM, "run", "prove", folder.path, python, str(gpus), key]
-    problem = units.run_once(f"deeplearning-gpus-{run['run_id']}.service", words, *options)
+    argv = [paths.PROGRAM, "run", "prove", folder.path, python, str(gpus), key]
+    problem = units.run_once(f"deeplearning-gpus-{run['run_id']}.service", argv, *options)
     if problem:
         return "", f"its GPUs cannot be tested with {run['framework']}: {problem}"
     return f"its GPUs are tested with {run['framework']}", ""

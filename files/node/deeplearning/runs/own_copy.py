@@ -20,9 +20,9 @@ def make_if_missing(run: dict[str, Any]) -> tuple[str, str]:
     data = own_copy["data"]
     if staging.has_own_copy(data):
         return "", ""
-    words = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
-    words += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
-    problem = units.run_once(f"deeplearning-copy-{run['run_id']}.service", words)
+    argv = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
+    argv += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
+    problem = units.run_once(f"deeplearning-copy-{run['run_id']}.service", argv)
     if problem:
         return "", f"{data} cannot be copied to its disk: {problem}"
     return f"{data} is copied to its disk", ""

@@ -31,8 +31,8 @@ def receive(request: Any, config: Config) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         code = f"{temporary}/code"
         os.mkdir(code)
-        words = ["tar", "-xzf", "-", "--no-same-owner", "-C", code]
-        unpacked = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
+        argv = ["tar", "-xzf", "-", "--no-same-owner", "-C", code]
+        unpacked = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
         if unpacked.returncode:
             reason = last_line(unpacked.stderr, f"tar ended with {unpacked.returncode}")
             raise UserError(f"The code on standard input cannot be unpacked in {folder}: {reason}.")

@@ -97,9 +97,9 @@ def survey_nodes(
     command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
-        words = [*command, member.private_ip, str(ports)]
+        argv = [*command, member.private_ip, str(ports)]
         is_local = member.instance_id == own_instance
-        return _survey(member, words if is_local else [*SSH, member.alias, shlex.join(words)], ports, seconds)
+        return _survey(member, argv if is_local else [*SSH, member.alias, shlex.join(argv)], ports, seconds)
 
     seconds = max(map(_seconds, members))
     return refuse_other_environments(concurrency.ask_nodes(survey, members, seconds, stop_requested))

@@ -84,7 +84,7 @@ def extend_stop(seconds: int) -> None:
         notify.sendto(f"EXTEND_TIMEOUT_USEC={microseconds}".encode(), place)
 
 
-def run_once(unit: str, words: Sequence[str], *options: str) -> str:
+def run_once(unit: str, argv: Sequence[str], *options: str) -> str:
     """Start a unit that ends by itself, unless it runs. Return why it has failed or cannot be started, or nothing.
 
     `options` are systemd-run's.
@@ -97,14 +97,14 @@ def run_once(unit: str, words: Sequence[str], *options: str) -> str:
         return programs.last_line(printed)
     if state in ("active", "activating"):
         return ""
-    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *words))
+    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *argv))
     return programs.last_line(started.stderr) if started.returncode else ""
 
 
 def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on, and kills them a second later."""
-    words = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    argv = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def request_stacks(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
@@ -118,5 +118,5 @@ def request_end(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
 
 
 def _signal(run_id: str, attempt: int, name: str) -> subprocess.Popen[bytes]:
-    words = as_root("systemctl", "kill", "--kill-who=main", f"--signal={name}", attempt_unit(run_id, attempt))
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    argv = as_root("systemctl", "kill", "--kill-who=main", f"--signal={name}", attempt_unit(run_id, attempt))
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

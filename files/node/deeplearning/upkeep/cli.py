@@ -17,9 +17,9 @@ def main(argv: list[str]) -> int:
         if is_unchanged():
             return 0
     if argv == ["publish", "--repeated"]:
-        from deeplearning.members.check_times import is_due
+        from deeplearning.members.check_times import should_check
 
-        if not is_due():
+        if not should_check():
             return 0
     from deeplearning.upkeep import commands
 

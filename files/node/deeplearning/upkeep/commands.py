@@ -18,7 +18,7 @@ from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.tables import text_table
 from deeplearning.members import check_times, load
-from deeplearning.members.applying import apply, forget
+from deeplearning.members.applying import apply, unapply
 from deeplearning.members.master_address import associate
 from deeplearning.members.member_list import Members, read_applied, unsettled
 from deeplearning.members.publishing import Usage, is_quiet, publish
@@ -149,7 +149,7 @@ def _address(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> int:
-    changed = forget()
+    changed = unapply()
     _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
     return 0
 

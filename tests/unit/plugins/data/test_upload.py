@@ -504,7 +504,7 @@ def test_a_bucket_that_cannot_be_used_is_a_sentence(
         stage(bucket, "photos", source, tmp_path)
 
 
-def test_which_bucket(aws: Account) -> None:
+def test_the_option_bucket_selects_the_bucket_and_prefix(aws: Account) -> None:
     def chosen(location: str) -> Bucket:
         return choose(Aws("us-east-1"), "ours", location, "photos")
 

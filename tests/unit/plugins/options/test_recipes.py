@@ -66,7 +66,7 @@ def test_every_rank_of_8_gpus_a_node_is_started_as_docs_say(
         environment = {**variables(start, plan, process), **checked["env"]}
         monkeypatch.setenv("EFS_MOUNT", environment["EFS_MOUNT"])
         options = fasterrcnn.parsed(words)
-        program, *argv = fasterrcnn.attempt(options, int(environment["DEEPLEARNING_WORLD"])).words
+        program, *argv = fasterrcnn.attempt(options, int(environment["DEEPLEARNING_WORLD"])).argv
         assert options.example.resolve() == example and program == f"{options.example}/train.py"
         command = [word.replace(str(run), "$RUN").replace(str(data), "$DATA") for word in argv]
         started.append((command, {name: environment[name] for name in documented(column)[1]}))
