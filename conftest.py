@@ -14,7 +14,7 @@ LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/", "localcl
 
 
 def pytest_configure() -> None:
-    # No test can reach the account of whoever runs it: only what a test itself gives out counts.
+    # No test can reach the AWS account of the user who runs it: only what a test itself sets counts.
     for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
         del os.environ[name]
     os.environ |= {

@@ -29,9 +29,9 @@ ROUNDS = 5
 
 def measured(cluster: Cluster, folder: str) -> float:
     """Gbit/s on the wire."""
-    said = json.loads(cluster.says(MASTER, f"cat {folder}/preflight.json"))
-    assert said["right"] and said["ranks"] == NODES, said
-    return float(said["gbits"])
+    result = json.loads(cluster.says(MASTER, f"cat {folder}/preflight.json"))
+    assert result["right"] and result["ranks"] == NODES, result
+    return float(result["gbits"])
 
 
 def ours(cluster: Cluster, run: str) -> float:
@@ -48,9 +48,9 @@ def by_hand(cluster: Cluster, folder: str) -> float:
     hosts = ",".join(f"deeplearning-worker{rank}:1" for rank in range(1, NODES + 1))
     mpirun = f"mpirun -np {NODES} --host {hosts} --map-by slot --bind-to none --mca pml ob1 --mca btl ^openib"
     mpirun += " --mca btl_vader_single_copy_mechanism none --mca btl_tcp_if_include 10.0.0.0/16"
-    given = " ".join(f"-x {name}={value}" for name, value in settings.items())
+    options = " ".join(f"-x {name}={value}" for name, value in settings.items())
     trainer = shlex.join(["/opt/deeplearning/env/tensorpack/bin/python", SCRIPT])
-    done = cluster.ssh(MASTER, f"mkdir -p {folder} && {mpirun} {given} {trainer}", timeout=600)
+    done = cluster.ssh(MASTER, f"mkdir -p {folder} && {mpirun} {options} {trainer}", timeout=600)
     assert done.returncode == 0, done.stderr
     return measured(cluster, folder)
 

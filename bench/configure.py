@@ -49,23 +49,23 @@ def _processor() -> float:
 def costs(cluster: Cluster) -> list[Cost]:
     made = cluster.play("playbooks/provision.yml")
     assert made.code == 0, made.output[-6000:]
-    found = []
+    measurements = []
     for settings in ({}, {}, ANSIBLES_OWN):
         cluster.cloud.variables |= settings
         started, before = time.monotonic(), _processor()
-        found.append(measured(cluster.play("playbooks/configure.yml"), started, before))
+        measurements.append(measured(cluster.play("playbooks/configure.yml"), started, before))
     for name in ANSIBLES_OWN:
         del cluster.cloud.variables[name]
-    return found
+    return measurements
 
 
 def main() -> None:
-    found: dict[int, list[Cost]] = {}
+    runs_by_size: dict[int, list[Cost]] = {}
     with tempfile.TemporaryDirectory() as folder, cloud_in(Path(folder)) as cloud:
         for size in SIZES:
             with cloud.cluster(f"bench-{size}", worker_count=size - 1, setup="push") as cluster:
-                found[size] = costs(cluster)
-    least, most = found[SIZES[0]], found[SIZES[-1]]
+                runs_by_size[size] = costs(cluster)
+    least, most = runs_by_size[SIZES[0]], runs_by_size[SIZES[-1]]
     rows = []
     for run, one, many in zip(RUNS, least, most, strict=True):
         further = (many.processor - one.processor) / (SIZES[-1] - SIZES[0])
@@ -75,14 +75,16 @@ def main() -> None:
         Row(f"{run}, {SIZES[-1]} machines: wall time", cost.wall, "s", None)
         for run, cost in zip(RUNS, most, strict=True)
     ]
-    rows.append(Row("second run: tasks that changed something", sum(runs[1].changed for runs in found.values()), "", 0))
-    write("configure", "From machines to members: configure.yml", rows, table(found))
+    rows.append(
+        Row("second run: tasks that changed something", sum(runs[1].changed for runs in runs_by_size.values()), "", 0)
+    )
+    write("configure", "From machines to members: configure.yml", rows, table(runs_by_size))
 
 
-def table(found: dict[int, list[Cost]]) -> str:
+def table(runs_by_size: dict[int, list[Cost]]) -> str:
     lines = ["", "Seconds of wall time, and of processor time on the operator's side:", ""]
     lines += [f"| machines | {' | '.join(RUNS)} |", f"| --- | {' | '.join('---' for _ in RUNS)} |"]
-    for size, runs in found.items():
+    for size, runs in runs_by_size.items():
         lines.append(f"| {size} | {' | '.join(f'{cost.wall:.1f}, {cost.processor:.1f}' for cost in runs)} |")
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """How soon a lost machine's replacement is a member and the training goes on, and what a quiet cluster asks of AWS.
 
-On booted machines, with nobody involved: there is no playbook and no login between a loss and its end. Needs a quiet
+On booted machines, without an operator: there is no playbook and no login between a loss and its end. Needs a quiet
 machine.
 """
 

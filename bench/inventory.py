@@ -86,7 +86,7 @@ def alone(account: Account, file: Path, machines: int) -> list[float]:
     answers = account.folder / "answers.json"
     filters = [{"Name": "tag:deeplearning:cluster", "Values": [CLUSTER]}]
     pages = account.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-    answers.write_text(json.dumps([one for page in pages for one in page["Reservations"]], default=str))
+    answers.write_text(json.dumps([reservation for page in pages for reservation in page["Reservations"]], default=str))
     script = ALONE.format(root=str(ROOT), runs=PLUGIN_RUNS, machines=machines)
     command = [sys.executable, "-c", script, str(file), str(answers)]
     ran = subprocess.run(command, env=account.environment, capture_output=True, text=True, check=True)

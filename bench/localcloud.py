@@ -73,11 +73,11 @@ def thousand(network: Network) -> tuple[float, float]:
     """API-only instances: launched, and described in one go."""
     ec2 = network.cloud.ec2
     subnet = ec2.create_subnet(VpcId=network.vpc, CidrBlock="10.0.128.0/17")["Subnet"]["SubnetId"]
-    wanted = {"ImageId": network.cloud.image("localcloud-api-only"), "InstanceType": "t3.micro", "SubnetId": subnet}
-    launched = seconds(lambda: ec2.run_instances(MinCount=1000, MaxCount=1000, **wanted))
-    found: list[Any] = []
-    described = seconds(lambda: found.extend(network.cloud.instances(subnet_id=subnet)))
-    assert len(found) == 1000
+    request = {"ImageId": network.cloud.image("localcloud-api-only"), "InstanceType": "t3.micro", "SubnetId": subnet}
+    launched = seconds(lambda: ec2.run_instances(MinCount=1000, MaxCount=1000, **request))
+    instances: list[Any] = []
+    described = seconds(lambda: instances.extend(network.cloud.instances(subnet_id=subnet)))
+    assert len(instances) == 1000
     return launched, described
 
 

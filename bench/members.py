@@ -28,15 +28,15 @@ TICKS = 20
 
 
 class Writes:
-    """Files below a folder that Python opens for writing: seen by the interpreter, whoever does it."""
+    """Files below a folder that Python opens for writing: reported by the interpreter, in any module."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = f"{folder}/"
         self.count = 0
         sys.addaudithook(self._see)
 
-    def _see(self, event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and str(given[0]).startswith(self._folder) and given[2] & (os.O_WRONLY | os.O_RDWR):
+    def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).startswith(self._folder) and arguments[2] & (os.O_WRONLY | os.O_RDWR):
             self.count += 1
 
 

@@ -72,8 +72,8 @@ def record(key: str, title: str, conditions: dict[str, Any], rows: list[Row]) ->
 
 def _sections(text: str) -> dict[str, str]:
     """The sections of a file by their headings."""
-    found = (section.partition("\n\n") for section in f"\n{text}".split("\n## ")[1:])
-    return {heading: content.rstrip("\n") + "\n" for heading, _blank, content in found}
+    sections = (section.partition("\n\n") for section in f"\n{text}".split("\n## ")[1:])
+    return {heading: content.rstrip("\n") + "\n" for heading, _blank, content in sections}
 
 
 def _target(row: Row) -> str:

@@ -93,10 +93,10 @@ class Master:
     def end(self) -> None:
         self.follow([{"time": time.time(), "end": 0}] * self.ranks, END_SECONDS)
 
-    def follow(self, told: Sequence[dict[str, Any]], seconds: float) -> None:
+    def follow(self, rank_messages: Sequence[dict[str, Any]], seconds: float) -> None:
         """Let the attempt read one message of each rank, as mpirun prints them."""
         with tempfile.NamedTemporaryFile("w", dir=MEMORY) as file:
-            for rank, message in enumerate(told):
+            for rank, message in enumerate(rank_messages):
                 file.writelines(f"[1,{rank}]<stdout>:{line}" for line in messages.lines(message))
             file.flush()
             words = [sys.executable, "-c", PLAY, file.name, str(seconds)]

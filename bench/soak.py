@@ -92,15 +92,17 @@ class Watch:
         published = self.view.published()
         members = published["members"]
         self.reads += 1
-        if not members or not published["signature"] or len({one["rank"] for one in members}) != len(members):
+        if not members or not published["signature"] or len({member["rank"] for member in members}) != len(members):
             self._report(f"the member list is torn: {published}")
         if self.generations and published["generation"] < self.generations[-1]:
             self._report(f"generation {published['generation']} follows {self.generations[-1]}")
         if published["generation"] not in self.generations[-1:]:
             self.generations.append(published["generation"])
-        for one in members:
-            if self.ranks.setdefault(one["instance_id"], one["rank"]) != one["rank"]:
-                self._report(f"{one['instance_id']} had rank {self.ranks[one['instance_id']]} and has {one['rank']}")
+        for listed in members:
+            if self.ranks.setdefault(listed["instance_id"], listed["rank"]) != listed["rank"]:
+                self._report(
+                    f"{listed['instance_id']} had rank {self.ranks[listed['instance_id']]} and has {listed['rank']}"
+                )
 
     def _files(self) -> None:
         for instance, pid in self.view.machines().items():
@@ -242,7 +244,7 @@ class Soak:
             Row("faults", len(self.faults), "", None),
             Row("times that the training was resumed", len(self.watch.lost_steps), "", None),
             Row("steps lost at a time, at most", max(self.watch.lost_steps, default=0), "", CHECKPOINT_STEPS),
-            Row("longest time without a step", max((one.still for one in self.faults), default=0), "s", None),
+            Row("longest time without a step", max((fault.still for fault in self.faults), default=0), "s", None),
             Row("accuracy at the end", final.get("val_accuracy", 0), "", None),
             Row(f"ends other than finished with at least {ACCURACY}", int(wrong), "", 0),
             Row("member lists and files read", self.watch.reads, "", None),
@@ -251,9 +253,9 @@ class Soak:
 
     def table(self) -> list[str]:
         lines = ["| at | fault | member | lasted | longest time without a step |", "| --- | --- | --- | --- | --- |"]
-        for one in self.faults:
-            lasted = f"{one.lasted:.0f} s" if one.lasted else "-"
-            lines.append(f"| {one.second:.0f} s | {one.kind} | {one.node} | {lasted} | {one.still:.0f} s |")
+        for fault in self.faults:
+            lasted = f"{fault.lasted:.0f} s" if fault.lasted else "-"
+            lines.append(f"| {fault.second:.0f} s | {fault.kind} | {fault.node} | {lasted} | {fault.still:.0f} s |")
         return lines
 
 

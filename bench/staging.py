@@ -89,9 +89,9 @@ def unpacking(cloud: Cloud, folder: Path) -> tuple[list[Row], str]:
         source = f"--from s3://{bucket}/small --sha256 {digest(listed)}"
         rounds: dict[int, list[float]] = {nodes: [] for nodes in NODES}
         for _unused in range(ROUNDS):
-            for nodes, found in rounds.items():
-                found.append(unpacked(cluster, source, nodes))
-        seconds = {nodes: statistics.median(found) for nodes, found in rounds.items()}
+            for nodes, measurements in rounds.items():
+                measurements.append(unpacked(cluster, source, nodes))
+        seconds = {nodes: statistics.median(measurements) for nodes, measurements in rounds.items()}
         stages = [
             played(cluster, "stage.yml", dataset="small", source_dir=str(folder / "small"), stage_target="efs")
             for _ in "ab"

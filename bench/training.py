@@ -53,8 +53,8 @@ class Bench:
 
     def speed(self, run: str) -> float:
         """Samples per second of all ranks, by what they wrote at the end of each epoch but the first."""
-        said = self.cluster.says(MASTER, f"cat {self.root}/{run}/metrics/rank*.jsonl")
-        return speed_of([json.loads(line) for line in said.splitlines()])
+        metrics = self.cluster.says(MASTER, f"cat {self.root}/{run}/metrics/rank*.jsonl")
+        return speed_of([json.loads(line) for line in metrics.splitlines()])
 
 
 def speed_of(lines: list[Mapping[str, Any]]) -> float:
@@ -141,16 +141,18 @@ def scaling(bench: Bench) -> dict[str, list[float]]:
 def figures(speeds: Mapping[str, list[float]]) -> list[Row]:
     return [
         Row(f"{framework}, {nodes} nodes", speed, "samples/s", None)
-        for framework, found in speeds.items()
-        for nodes, speed in zip(SWEEP, found, strict=True)
+        for framework, measured in speeds.items()
+        for nodes, speed in zip(SWEEP, measured, strict=True)
     ]
 
 
 def table(speeds: Mapping[str, list[float]]) -> str:
     lines = ["", "Samples per second in all (speed-up), generated data, LeNet:", ""]
     lines += [f"| framework | {' | '.join(f'{nodes} nodes' for nodes in SWEEP)} |", "| --- |" + " --- |" * len(SWEEP)]
-    for framework, found in speeds.items():
-        lines.append(f"| {framework} | {' | '.join(f'{speed:,.0f} ({speed / found[0]:.2f})' for speed in found)} |")
+    for framework, measured in speeds.items():
+        lines.append(
+            f"| {framework} | {' | '.join(f'{speed:,.0f} ({speed / measured[0]:.2f})' for speed in measured)} |"
+        )
     return "\n".join(lines)
 
 

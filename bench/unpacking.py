@@ -177,14 +177,14 @@ def fetching(scratch: Path) -> tuple[list[Row], list[str]]:
         for what, fetch in FETCHED.items():
             # An object came by one request before.
             single = piece if fetch is fetch_archive else size
-            found: list[tuple[float, float]] = []
+            measurements: list[tuple[float, float]] = []
             for _round in range(FETCHES):
                 limited(limits)
                 before = seconds_of(fetch, scratch, 1, single)
                 limited(limits)
-                found.append((before, seconds_of(fetch, scratch, many, piece)))
+                measurements.append((before, seconds_of(fetch, scratch, many, piece)))
             requests, count = limited(limits, False)
-            one, several = (statistics.median(seconds) for seconds in zip(*found, strict=True))
+            one, several = (statistics.median(seconds) for seconds in zip(*measurements, strict=True))
             row = f"{what}: seconds with {many} requests at a time, over those with one"
             rows.append(Row(row, several / one, "×", 0.2))
             rows.append(Row(f"{what}: bytes that were fetched, over its size", count / size, "×", 1.01))

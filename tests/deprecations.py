@@ -26,8 +26,10 @@ _PYTHON = re.compile(r"^(\S+?):\d+: (?:Pending)?DeprecationWarning: ")
 def our_deprecations(output: str) -> list[str]:
     """Return each warning that no other collection and no installed package causes, once."""
     lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", output).splitlines()
-    found = {line: _ansible(lines, number) if _ANSIBLE in line else _python(line) for number, line in enumerate(lines)}
-    return [warning for warning in found.values() if warning]
+    warnings = {
+        line: _ansible(lines, number) if _ANSIBLE in line else _python(line) for number, line in enumerate(lines)
+    }
+    return [warning for warning in warnings.values() if warning]
 
 
 def _ansible(lines: list[str], number: int) -> str:

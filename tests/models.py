@@ -91,7 +91,10 @@ def problems(seen: Seen, layer: str) -> list[str]:
     always = {deviation.problem for deviation in accepted if deviation.layer == layer}
     return [
         *(str(problem) for problem in sorted(seen.problems - known)),
-        *(f"{one}: not seen any more. Remove it from {_name(DEVIATIONS)}" for one in sorted(always - seen.problems)),
+        *(
+            f"{finding}: not seen any more. Remove it from {_name(DEVIATIONS)}"
+            for finding in sorted(always - seen.problems)
+        ),
         *too_new(seen.of_nodes, json.loads(OLDEST.read_text(encoding="utf-8"))),
     ]
 

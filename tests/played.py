@@ -76,7 +76,7 @@ def of_marks(plays: Mapping[str, dict[str, list[list[str]]]]) -> Plays:
     return {
         test: dict(sorted(plays[test].items()))
         for test in sorted(plays)
-        if exists(test) and any(belongs(test, one) for one in named)
+        if exists(test) and any(belongs(test, name) for name in named)
     }
 
 

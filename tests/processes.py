@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def marked(mark: str) -> list[int]:
-    """Return those with this in their environment, but for the dead that nobody has asked about yet: they have none."""
+    """Return the ids of processes with this in their environment. Zombies have none."""
     ids = []
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

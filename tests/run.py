@@ -130,12 +130,12 @@ def pytest(*places: str, processes: int = 1, long: bool = False) -> Callable[[Pa
     """Choose tests by the marker `long`. More than one process is for tests that share nothing outside their file."""
 
     def run(venv: Path) -> Result:
-        found = existing(*places)
-        if not found:
+        paths = existing(*places)
+        if not paths:
             return Result(False, f"no tests in {', '.join(places)}")
         several = ["-n", str(processes), "--dist", "loadfile" if processes > 1 else "load"]
         marker, hang = ("long", LONG_HANG_SECONDS) if long else ("not long", HANG_SECONDS)
-        return run_and_count(venv, "-m", marker, *several, *found, hang=hang)
+        return run_and_count(venv, "-m", marker, *several, *paths, hang=hang)
 
     return run
 

@@ -1,8 +1,8 @@
-"""Count what makes the product hard to read: tools/count.py [--check|--record]
+"""Count what makes the product, its tests and tools hard to read: tools/count.py [--check|--record]
 
-Pronouns and participles as identifiers, words of a private dialect in prose, public classes that share a name, entry
-points and lines of code. With --check exit with 1 if a figure is above its limit. With --record write the lines of code
-by folder to bench/results/lines.md.
+Pronouns and participles as identifiers, words of a private dialect in prose, loops over "one", public classes that
+share a name, entry points and lines of code. With --check exit with 1 if a figure is above its limit. With --record
+write the lines of code by folder to bench/results/lines.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
@@ -22,9 +22,12 @@ from typing import TypeGuard
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("plugins", "files")
 PLAIN = (*PRODUCT, "localcloud")
-"""The folders whose identifiers and prose are checked."""
+"""The folders whose identifiers and prose have none of the banned words."""
+TESTING = ("tests", "bench", "molecule", "tools", "conftest.py")
+"""The same for tests and tools, up to the limits that they have reached."""
 BANNED_IDENTIFIERS = frozenset({"given", "wanted", "found", "told", "said", "there"})
 BANNED_WORDS = re.compile(r"\b(whoever|nobody|somebody|shall|told)\b", re.IGNORECASE)
+LOOP_OVER_ONE = re.compile(r"\bfor one in\b")
 NO_PLAYBOOKS = ("execution-environment.yml", "galaxy.yml", "requirements.yml")
 PROSE = (".py", ".yml", ".md", ".sh", ".service", ".timer")
 DOCUMENTATION = frozenset({"DOCUMENTATION", "EXAMPLES", "RETURN"})
@@ -56,8 +59,12 @@ def tracked(*folders: str) -> list[Path]:
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
+def is_python(path: Path) -> bool:
+    return path.suffix == ".py" or (not path.suffix and b"python" in path.read_bytes().partition(b"\n")[0])
+
+
 def python_in(*folders: str) -> list[Path]:
-    return [path for path in tracked(*folders) if path.suffix == ".py"]
+    return [path for path in tracked(*folders) if is_python(path)]
 
 
 def identifiers(source: str) -> Iterator[str]:
@@ -69,7 +76,7 @@ def identifiers(source: str) -> Iterator[str]:
 def prose(path: Path) -> str:
     """Return the comments and strings of a Python file, and any other file whole."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix != ".py":
+    if not is_python(path):
         return text
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return "\n".join(token.string for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING))
@@ -86,21 +93,40 @@ def public_classes(path: Path) -> list[str]:
     ]
 
 
-def banned_identifiers() -> Figure:
+def banned_identifiers(name: str, folders: Sequence[str], limit: int) -> Figure:
     counts: Counter[str] = Counter()
-    for path in python_in(*PLAIN):
-        hits = sum(name in BANNED_IDENTIFIERS for name in identifiers(path.read_text(encoding="utf-8")))
+    for path in python_in(*folders):
+        hits = sum(token in BANNED_IDENTIFIERS for token in identifiers(path.read_text(encoding="utf-8")))
         counts[str(path.relative_to(ROOT))] += hits
-    return Figure("banned identifiers", counts.total(), 0, most(counts))
+    return Figure(name, counts.total(), limit, most(counts))
 
 
-def banned_words() -> Figure:
+def banned_words(name: str, folders: Sequence[str], limit: int) -> Figure:
     counts: Counter[str] = Counter()
-    folders = (*PLAIN, "roles", "playbooks", "inventory", "docs", "README.md", "SECURITY.md")
     for path in tracked(*folders):
-        if path.suffix in PROSE and path.name != "glossary.md":
+        if (path.suffix in PROSE or is_python(path)) and path.name not in ("glossary.md", "count.py"):
             counts[str(path.relative_to(ROOT))] += len(BANNED_WORDS.findall(prose(path)))
-    return Figure("banned words in prose", counts.total(), 0, most(counts))
+    return Figure(name, counts.total(), limit, most(counts))
+
+
+def loops_over_one() -> Figure:
+    counts: Counter[str] = Counter()
+    for path in python_in(*PLAIN, *TESTING):
+        if path.name != "count.py":
+            counts[str(path.relative_to(ROOT))] += len(LOOP_OVER_ONE.findall(path.read_text(encoding="utf-8")))
+    return Figure('loops over "one"', counts.total(), 0, most(counts))
+
+
+def plain_language() -> list[Figure]:
+    """Return the figures of names and prose. In tests, `nobody` is also the account of that name."""
+    documents = ("roles", "playbooks", "inventory", "docs", "README.md", "SECURITY.md")
+    return [
+        banned_identifiers("banned identifiers", PLAIN, 0),
+        banned_words("banned words in prose", (*PLAIN, *documents), 0),
+        banned_identifiers("banned identifiers of tests and tools", TESTING, 0),
+        banned_words("banned words in prose of tests and tools", TESTING, 22),
+        loops_over_one(),
+    ]
 
 
 def shared_class_names() -> Figure:
@@ -168,8 +194,7 @@ def lines_of(*folders: str) -> tuple[int, int]:
 
 def figures() -> list[Figure]:
     return [
-        banned_identifiers(),
-        banned_words(),
+        *plain_language(),
         shared_class_names(),
         *entry_points(),
         Figure(

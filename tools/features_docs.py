@@ -73,7 +73,7 @@ def collect(named: Iterable[str]) -> dict[str, Collected]:
         layers = frozenset(layer for test, long, _words in own for layer in run.layers_of(test, long))
         if not layers:
             raise ValueError(f"{name} is run by no layer and no part.")
-        collected[name] = Collected(layers, tuple(dict.fromkeys(one for *_test, words in own for one in words)))
+        collected[name] = Collected(layers, tuple(dict.fromkeys(word for *_test, words in own for word in words)))
     return collected
 
 

@@ -67,11 +67,11 @@ def entries(data: mmap.mmap | bytes) -> Iterator[tuple[int, int]]:
 
 def kernels(data: mmap.mmap | bytes) -> tuple[list[str], str | None]:
     """Return the compute capabilities that a library has machine code for, and the newest one that it has PTX for."""
-    found = Counter(entries(data))
-    most = max(found.values(), default=0)
+    counts = Counter(entries(data))
+    most = max(counts.values(), default=0)
     by_kind = {
         kind: sorted(
-            capability for (other, capability), count in found.items() if other == kind and count >= most * SHARE
+            capability for (other, capability), count in counts.items() if other == kind and count >= most * SHARE
         )
         for kind in (CUBIN, PTX)
     }

@@ -61,8 +61,10 @@ def product_files(root: Path, places: Sequence[str]) -> list[str]:
 
 
 def candidates(root: Path, places: Sequence[str] = ()) -> dict[str, list[Change]]:
-    found = {name: list(Places(name, (root / name).read_bytes()).all()) for name in product_files(root, places)}
-    return {name: changes for name, changes in found.items() if changes}
+    changes_by_file = {
+        name: list(Places(name, (root / name).read_bytes()).all()) for name in product_files(root, places)
+    }
+    return {name: changes for name, changes in changes_by_file.items() if changes}
 
 
 def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> list[Change]:
@@ -89,7 +91,7 @@ def sample(root: Path, seed: int, count: int, places: Sequence[str] = ()) -> lis
 
 def named(root: Path, places: Sequence[str]) -> list[Change]:
     """Return the changes with these places, as the report names them: path:line[:column[:kind]]."""
-    found: list[Change] = []
+    selected: list[Change] = []
     for place in places:
         parts = place.split(":")
         changes = [
@@ -99,8 +101,8 @@ def named(root: Path, places: Sequence[str]) -> list[Change]:
         ]
         if not changes:
             raise Unusable(f"{place}: there is no change to make")
-        found += changes
-    return found
+        selected += changes
+    return selected
 
 
 def accepted(root: Path) -> dict[tuple[str, str], str]:

@@ -79,12 +79,18 @@ def _in_ec2(find: Callable[[Any, str], Iterator[Any]]) -> Find:
 
 def _associated(answer: Callable[[Any], str]) -> Find:
     """Return a lookup of an elastic address by its association, with `answer` as its result."""
-    return _in_ec2(lambda backend, value: (answer(one) for one in backend.addresses if one.association_id == value))
+    return _in_ec2(
+        lambda backend, value: (answer(address) for address in backend.addresses if address.association_id == value)
+    )
 
 
 def _attached(answer: Callable[[Any], str]) -> Find:
     """Return a lookup of an interface by its attachment, with `answer` as its result."""
-    return _in_ec2(lambda backend, value: (answer(one) for one in backend.enis.values() if one.attachment_id == value))
+    return _in_ec2(
+        lambda backend, value: (
+            answer(interface) for interface in backend.enis.values() if interface.attachment_id == value
+        )
+    )
 
 
 def _table_of(backend: Any, association: str) -> Iterator[Any]:

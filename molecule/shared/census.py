@@ -40,7 +40,7 @@ def resources(region: str) -> Iterator[tuple[str, dict[str, Any]]]:
         "launch template": ec2.describe_launch_templates()["LaunchTemplates"],
         "placement group": ec2.describe_placement_groups()["PlacementGroups"],
         "Auto Scaling group": scaling.describe_auto_scaling_groups()["AutoScalingGroups"],
-        "instance": [one for some in ec2.describe_instances()["Reservations"] for one in some["Instances"]],
+        "instance": [instance for some in ec2.describe_instances()["Reservations"] for instance in some["Instances"]],
         "volume": ec2.describe_volumes()["Volumes"],
         "file system": efs.describe_file_systems()["FileSystems"],
         "role": iam.list_roles()["Roles"],

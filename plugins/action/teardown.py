@@ -136,9 +136,8 @@ def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: 
     ]
     kept_resources = [resource for resource in retained(resources, keep) if resource not in deletions]
     foreign = [resource for resource in resources.current if not resource.ours]
-    held = [
-        resource for resource in resources.of_kind("file_system") if not keep and foreign_targets(resources, resource)
-    ]
+    systems = [] if keep else resources.of_kind("file_system")
+    held = [system for system in systems if foreign_targets(resources, system)]
     lines += [f"The {resource.describe()} is kept{_undo(resource)}" for resource in kept_resources]
     lines += [f"The {resource.describe()} stays, as others have mount targets on it." for resource in held]
     lines += [f"The {resource.describe()} stays, as the cluster did not make it." for resource in foreign]
@@ -148,9 +147,8 @@ def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: 
 def describe_result(resources: ClusterResources, teardown: Teardown) -> list[str]:
     """Return lines about what was removed and what is retained."""
     counts = count_by_kind(teardown.removed.values())
-    lines = [
-        f"The cluster {resources.cluster} is gone" + (f": {', '.join(counts)}." if counts else ", and was before.")
-    ]
+    deleted = f": {', '.join(counts)}." if counts else ", and was before."
+    lines = [f"The cluster {resources.cluster} is gone{deleted}"]
     for resource in retained(resources, teardown.keep):
         stored = resource.facts.get("bytes", 0)
         size = f", {stored / 2**30:.1f} GiB," if stored >= 2**28 else ""

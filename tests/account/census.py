@@ -1,4 +1,4 @@
-"""What there is in an account, by nobody's tags: nothing, or the whole of a small cluster."""
+"""Count all resources of an account, whatever their tags: none, or those of a small cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CONSENT = {"destroy": CLUSTER, "cluster_keep_efs": False}
 
 
 def census(account: Any) -> Counter[str]:
-    """How many there are of everything in the account, by nobody's tags."""
+    """Return how many resources of each kind the account has, whatever their tags."""
     ec2, scaling, efs = account.client("ec2"), account.client("autoscaling"), account.client("efs")
     iam, s3 = account.client("iam"), account.client("s3")
     reservations = ec2.describe_instances()["Reservations"]
     systems = efs.describe_file_systems()["FileSystems"]
-    roles = [one for one in iam.list_roles()["Roles"] if not one["Path"].startswith("/aws-service-role/")]
+    roles = [role for role in iam.list_roles()["Roles"] if not role["Path"].startswith("/aws-service-role/")]
     resources = {
         "vpc": ec2.describe_vpcs()["Vpcs"],
         "subnet": ec2.describe_subnets()["Subnets"],
@@ -27,11 +27,18 @@ def census(account: Any) -> Counter[str]:
         "route table": ec2.describe_route_tables()["RouteTables"],
         "security group": ec2.describe_security_groups()["SecurityGroups"],
         "address": ec2.describe_addresses()["Addresses"],
-        "NAT": [one for one in ec2.describe_nat_gateways()["NatGateways"] if one["State"] != "deleted"],
-        "endpoint": [one for one in ec2.describe_vpc_endpoints()["VpcEndpoints"] if one["State"] != "deleted"],
+        "NAT": [gateway for gateway in ec2.describe_nat_gateways()["NatGateways"] if gateway["State"] != "deleted"],
+        "endpoint": [
+            endpoint for endpoint in ec2.describe_vpc_endpoints()["VpcEndpoints"] if endpoint["State"] != "deleted"
+        ],
         "interface": ec2.describe_network_interfaces()["NetworkInterfaces"],
         "volume": ec2.describe_volumes()["Volumes"],
-        "instance": [one for all_ in reservations for one in all_["Instances"] if one["State"]["Name"] != "terminated"],
+        "instance": [
+            instance
+            for all_ in reservations
+            for instance in all_["Instances"]
+            if instance["State"]["Name"] != "terminated"
+        ],
         "template": ec2.describe_launch_templates()["LaunchTemplates"],
         "placement group": ec2.describe_placement_groups()["PlacementGroups"],
         "key": ec2.describe_key_pairs()["KeyPairs"],
@@ -56,7 +63,7 @@ WHOLE = Counter(
         "vpc": 1,
         "subnet": 2,
         "gateway": 1,
-        # The one that each VPC has from the start is used by nobody.
+        # Each VPC has this one from the start; nothing uses it.
         "route table": 2 + 1,
         "security group": 3 + 1,
         "address": 2,

@@ -32,7 +32,7 @@ class Log:
         self._account = account
 
     def calls(self) -> Iterator[Mapping[str, Any]]:
-        return (one for one in self._account.cloud.calls.since() if one["caller"].endswith(f"user/{PERSON}"))
+        return (call for call in self._account.cloud.calls.since() if call["caller"].endswith(f"user/{PERSON}"))
 
     def needed(self) -> dict[str, str]:
         """Actions, each with a call that needed it."""

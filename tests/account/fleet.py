@@ -56,8 +56,10 @@ class Fleet:
             {"Name": "instance-state-name", "Values": ["running"]},
         ]
         pages = self.ec2.get_paginator("describe_instances").paginate(Filters=filters)
-        instances = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
-        return sorted(instances, key=lambda one: [int(part) for part in one["PrivateIpAddress"].split(".")])
+        instances = [
+            instance for page in pages for reservation in page["Reservations"] for instance in reservation["Instances"]
+        ]
+        return sorted(instances, key=lambda instance: [int(part) for part in instance["PrivateIpAddress"].split(".")])
 
     def id(self, number: int) -> str:
         """Of the master, which is 1, and of workers after it."""
@@ -89,7 +91,7 @@ class Fleet:
 
 
 def host_key(seed: str) -> str:
-    """One that nobody has."""
+    """Return a host key that no other seed has."""
     parts = [b"ssh-ed25519", seed.encode().ljust(32, b"x")[:64]]
     blob = base64.b64encode(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).decode()
     return f"ssh-ed25519 {blob}"
@@ -169,7 +171,7 @@ def wait_for_file_system(efs: Any, system: str) -> None:
 
 
 def meeting(folder: Path) -> str:
-    """A playbook that meets the members of `cluster_name`, waits for nobody, and leaves what it learned in met.json."""
+    """Return a playbook that discovers the members of `cluster_name` without waiting and writes them to met.json."""
     members = {"region": REGION, "cluster": "{{ cluster_name }}", "folder": str(folder), "wait_seconds": 0}
     met = {"dest": str(folder / "met.json"), "content": "{{ met | to_json }}"}
     tasks = [{"deeplearning.aws.discover_members": members, "register": "met"}, {"ansible.builtin.copy": met}]

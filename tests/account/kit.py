@@ -64,7 +64,7 @@ def new_session(key: str, secret: str, region: str, token: str | None = None) ->
 
 
 class WatchedLog(CallLog):
-    """A log that tells somebody of each call, before the caller gets its answer."""
+    """A log that reports each call to a callback before the caller gets its answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class Account:
         return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=config)
 
     def key(self, name: str = "key") -> Path:
-        """A new one of somebody's, in the folder."""
+        """Create a key pair in the folder, and return its private file."""
         path = self.folder / name
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "somebody", "-f", path], check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", path], check=True)
         return path
 
     def wants(self, cluster: str, **more: Any) -> None:
@@ -161,7 +161,7 @@ class Account:
     ) -> Iterator[Playing]:
         """Playbooks of this checkout while they run, as a person runs them (but for their modules, with a forking
         Python): killed after so many seconds, or at the end of this."""
-        paths = [str(ROOT / one) for one in ([playbooks] if isinstance(playbooks, str) else playbooks)]
+        paths = [str(ROOT / playbook) for playbook in ([playbooks] if isinstance(playbooks, str) else playbooks)]
         program: list[str | Path] = [Path(sys.executable).parent / "ansible-playbook"]
         if forking:
             program = forking.ansible_playbook()
@@ -257,7 +257,7 @@ class Account:
         return str(created["Arn"])
 
     def as_user(self, key: str, secret: str) -> Account:
-        """The same account for somebody else: what is played there, is by them."""
+        """Return the same account for another user. What runs there runs as that user."""
         return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})
 
 

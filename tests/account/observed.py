@@ -59,7 +59,7 @@ class Seen:
         return [instance for reservation in actual for instance in reservation["Instances"]]
 
     def master(self) -> Any:
-        (actual,) = [one for one in self.instances() if tags(one)["deeplearning:role"] == "master"]
+        (actual,) = [instance for instance in self.instances() if tags(instance)["deeplearning:role"] == "master"]
         return actual
 
     def template(self, kind: str) -> tuple[Any, Any]:
@@ -72,9 +72,9 @@ class Seen:
 
     def file_system(self) -> Any:
         actual = [
-            one
-            for one in self.efs.describe_file_systems()["FileSystems"]
-            if tags(one).get("deeplearning:cluster") == self.cluster
+            system
+            for system in self.efs.describe_file_systems()["FileSystems"]
+            if tags(system).get("deeplearning:cluster") == self.cluster
         ]
         assert len(actual) == 1
         return actual[0]

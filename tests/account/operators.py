@@ -145,7 +145,7 @@ def with_names(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return value.format_map(names)
     if isinstance(value, list):
-        return [with_names(one, names) for one in value]
+        return [with_names(item, names) for item in value]
     return {key: with_names(one, names) for key, one in value.items()} if isinstance(value, dict) else value
 
 

@@ -79,7 +79,7 @@ def test_a_nat_gateway_that_fails_is_replaced_by_the_next_run(account: Any) -> N
     account.cloud.faults.remove(fault)
     ran = account.play(CLOUD_HALF)
     assert ran.code == 0, ran.output[-4000:]
-    gateways = [one["State"] for one in account.client("ec2").describe_nat_gateways()["NatGateways"]]
+    gateways = [gateway["State"] for gateway in account.client("ec2").describe_nat_gateways()["NatGateways"]]
     assert gateways.count("available") == 1 and set(gateways) == {"available", "failed"}
     assert census(account) - empty - WHOLE <= Counter({"NAT": len(gateways) - 1})
     ran = account.play(CLOUD_HALF)

@@ -129,9 +129,9 @@ def test_in_an_existing_network_foreign_resources_stay(account: Any) -> None:
     (system,) = theirs.efs.describe_file_systems(FileSystemId=theirs.system)["FileSystems"]
     assert system["LifeCycleState"] == "available"
     assert network_of(ec2, existing["vpc"]) == before
-    assert [one["GroupName"] for one in groups_in(ec2, existing["vpc"])] == ["default", "theirs"]
+    assert [group["GroupName"] for group in groups_in(ec2, existing["vpc"])] == ["default", "theirs"]
 
-    # Somebody has put the cluster's tag on a machine of theirs.
+    # Another user has put the cluster's tag on a machine of theirs.
     tags = [{"Key": "deeplearning:cluster", "Value": NAME}]
     image = ec2.describe_images(Filters=[{"Name": "name", "Values": ["localcloud-api-only"]}])["Images"][0]["ImageId"]
     theirs = ec2.run_instances(
@@ -149,7 +149,7 @@ def test_in_an_existing_network_foreign_resources_stay(account: Any) -> None:
 
 
 def in_a_role(account: Any) -> Any:
-    """Somebody with one permission: to assume a role that may do everything."""
+    """A user with one permission: to assume a role that may do everything."""
     iam = account.client("iam")
     role = account.role("worker")
     iam.create_user(UserName="guest")
@@ -170,15 +170,15 @@ def machines(ec2: Any, cluster: str, role: str) -> list[Any]:
 
 
 def network_of(ec2: Any, vpc: str) -> str:
-    """Of a VPC whatever somebody else has made."""
+    """Describe what another user has created in a VPC."""
     inside = [{"Name": "vpc-id", "Values": [vpc]}]
     things = [
         ec2.describe_vpcs(VpcIds=[vpc])["Vpcs"],
-        [{**one, "AvailableIpAddressCount": 0} for one in ec2.describe_subnets(Filters=inside)["Subnets"]],
+        [{**subnet, "AvailableIpAddressCount": 0} for subnet in ec2.describe_subnets(Filters=inside)["Subnets"]],
         ec2.describe_route_tables(Filters=inside)["RouteTables"],
         ec2.describe_nat_gateways(Filter=inside)["NatGateways"],
         ec2.describe_vpc_endpoints(Filters=inside)["VpcEndpoints"],
-        [one for one in groups_in(ec2, vpc) if one["GroupName"] in ("default", "theirs")],
+        [group for group in groups_in(ec2, vpc) if group["GroupName"] in ("default", "theirs")],
     ]
     return json.dumps(things, default=str, sort_keys=True)
 
@@ -189,7 +189,7 @@ def groups_in(ec2: Any, vpc: str) -> list[Any]:
 
 
 def given_network(ec2: Any) -> dict[str, str]:
-    """A VPC with a public and a private subnet, as somebody may have one."""
+    """Create a VPC with a public and a private subnet, as users may have one."""
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
     for what in ("EnableDnsSupport", "EnableDnsHostnames"):
         ec2.modify_vpc_attribute(VpcId=vpc, **{what: {"Value": True}})

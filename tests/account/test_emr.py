@@ -29,8 +29,8 @@ def emr_account(account: Any, tmp_path: Path) -> Any:
 def living(account: Any) -> list[Any]:
     emr = account.client("emr")
     return [
-        emr.describe_cluster(ClusterId=one["Id"])["Cluster"]
-        for one in emr.list_clusters(ClusterStates=LIVING)["Clusters"]
+        emr.describe_cluster(ClusterId=cluster["Id"])["Cluster"]
+        for cluster in emr.list_clusters(ClusterStates=LIVING)["Clusters"]
     ]
 
 
@@ -148,11 +148,11 @@ def check_cluster(account: Any, cluster: Any) -> None:
         "deeplearning:cluster": "red",
         "deeplearning:user": "hadoop",
     }
-    assert [one["Name"] for one in cluster["Applications"]] == ["Hadoop"]
+    assert [application["Name"] for application in cluster["Applications"]] == ["Hadoop"]
     assert cluster["LogUri"].rstrip("/").endswith(f"://red-{ACCOUNT}-{REGION}/emr-logs")
     assert not cluster["TerminationProtected"] and cluster["UnhealthyNodeReplacement"]
     counts = {
-        role: (one["InstanceType"], one["RunningInstanceCount"]) for role, one in groups(account, cluster).items()
+        role: (group["InstanceType"], group["RunningInstanceCount"]) for role, group in groups(account, cluster).items()
     }
     assert counts == {"MASTER": ("m5.xlarge", 1), "CORE": ("m5.xlarge", 2)}
     (configuration,) = cluster["Configurations"]
@@ -174,8 +174,10 @@ def check_network(account: Any) -> None:
     named = {
         group["GroupName"]: group["GroupId"] for group in ec2.describe_security_groups(Filters=RED)["SecurityGroups"]
     }
-    instances = [one for item in ec2.describe_instances(Filters=RED)["Reservations"] for one in item["Instances"]]
-    assert len(instances) == 3 and all(one.get("PublicIpAddress") for one in instances)
+    instances = [
+        instance for item in ec2.describe_instances(Filters=RED)["Reservations"] for instance in item["Instances"]
+    ]
+    assert len(instances) == 3 and all(instance.get("PublicIpAddress") for instance in instances)
     for instance in instances:
         tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
         is_primary = tags["aws:elasticmapreduce:instance-group-role"] == "MASTER"
@@ -229,9 +231,11 @@ def test_without_public_addresses_all_machines_are_in_the_private_subnet(emr_acc
     play(account, CLOUD_HALF)
     (cluster,) = living(account)
     network, ec2 = cluster["Ec2InstanceAttributes"], account.client("ec2")
-    instances = [one for item in ec2.describe_instances(Filters=RED)["Reservations"] for one in item["Instances"]]
-    assert len(instances) == 3 and not any(one.get("PublicIpAddress") for one in instances)
-    assert {one["SubnetId"] for one in instances} == {network["Ec2SubnetId"]}
+    instances = [
+        instance for item in ec2.describe_instances(Filters=RED)["Reservations"] for instance in item["Instances"]
+    ]
+    assert len(instances) == 3 and not any(instance.get("PublicIpAddress") for instance in instances)
+    assert {instance["SubnetId"] for instance in instances} == {network["Ec2SubnetId"]}
     names = {
         group["GroupId"]: group["GroupName"] for group in ec2.describe_security_groups(Filters=RED)["SecurityGroups"]
     }

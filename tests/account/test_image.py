@@ -34,8 +34,8 @@ def images(account: Any) -> list[Any]:
 
 def machines(account: Any) -> list[str]:
     filters = [*OURS, {"Name": "tag:Name", "Values": ["red-image"]}]
-    found = account.client("ec2").describe_instances(Filters=filters)["Reservations"]
-    return [item["Instances"][0]["State"]["Name"] for item in found]
+    reservations = account.client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return [item["Instances"][0]["State"]["Name"] for item in reservations]
 
 
 def policies(account: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The inventory and the meeting of members on an account: what ansible-inventory shows, what ssh is told."""
+"""The inventory and the meeting of members on an account: what ansible-inventory shows, and ssh's configuration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_members_are_discovered_and_then_reached_by_their_keys(account: Account,
         "user": "ubuntu",
         "job_flow": "",
     }
-    named = {one["name"]: (one["instance_id"], one["rank"], one["gpus"]) for one in met["members"]}
+    named = {member["name"]: (member["instance_id"], member["rank"], member["gpus"]) for member in met["members"]}
     assert named == {
         "deeplearning-master": (red.id(1), 1, 4),
         "deeplearning-worker2": (red.id(2), 2, 0),
@@ -90,7 +90,7 @@ def test_members_are_discovered_and_then_reached_by_their_keys(account: Account,
     # A machine that reports another key is believed, and known by it alone.
     red.report(red.id(2), "worker", host_keys=[host_key("another")])
     meet(account)
-    (line,) = [one for one in (account.folder / "red.known_hosts").read_text().splitlines() if red.id(2) in one]
+    (line,) = [line for line in (account.folder / "red.known_hosts").read_text().splitlines() if red.id(2) in line]
     assert line.endswith(host_key("another"))
 
 
@@ -99,7 +99,7 @@ def test_who_is_not_known_is_not_connected_to(account: Account, red: Fleet) -> N
     with_file_system(red)
     red.report(red.id(1), "master")
     red.report(red.id(2), "worker", host_keys=["* ssh-ed25519 AAAA"])
-    # A report of somebody else in its place is none of its own.
+    # A report that another machine wrote in its place does not count.
     red.report(red.id(3), "master", instance_id=red.id(3))
     ran = meet(account, code=2)
     ids = ", ".join(sorted([red.id(2), red.id(3)]))
@@ -135,8 +135,8 @@ def test_a_tag_is_never_run(account: Account, red: Fleet) -> None:
     for key in ("deeplearning:user", "deeplearning:rank", "Name"):
         red.ec2.create_tags(Resources=[master], Tags=[{"Key": key, "Value": evil}])
     red.ec2.create_tags(Resources=[red.id(2)], Tags=[{"Key": "deeplearning:rank", "Value": evil}])
-    listing = listed(account, "red", compose={"told": "deeplearning_instance_id ~ deeplearning_rank"})
+    listing = listed(account, "red", compose={"composed": "deeplearning_instance_id ~ deeplearning_rank"})
     assert listing["master"]["hosts"] == ["deeplearning-master"]
     assert "ansible_user" not in listing["_meta"]["hostvars"]["deeplearning-master"]
-    assert listing["_meta"]["hostvars"]["deeplearning-master"]["told"] == f"{master}1"
+    assert listing["_meta"]["hostvars"]["deeplearning-master"]["composed"] == f"{master}1"
     assert not (account.folder / "run").exists()

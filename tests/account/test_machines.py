@@ -35,7 +35,7 @@ def settings(account: Any) -> dict[str, Any]:
     iam.create_role(RoleName="node", AssumeRolePolicyDocument=document)
     profile = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
     iam.add_role_to_instance_profile(InstanceProfileName="node", RoleName="node")
-    ec2.import_key_pair(KeyName="somebody", PublicKeyMaterial=account.key().with_suffix(".pub").read_bytes())
+    ec2.import_key_pair(KeyName="shared-key", PublicKeyMaterial=account.key().with_suffix(".pub").read_bytes())
     return {
         "machines_cluster": CLUSTER,
         "machines_worker_count": 0,
@@ -45,7 +45,7 @@ def settings(account: Any) -> dict[str, Any]:
         "machines_instance_type": "p4d.24xlarge",
         "machines_efa_cards": [0, 1, 2, 3],
         "machines_master_instance_type": "t3.medium",
-        "machines_key_name": "somebody",
+        "machines_key_name": "shared-key",
         "machines_master_profile_arn": profile,
         "machines_worker_profile_arn": profile,
         "machines_master_subnet_id": subnet["SubnetId"],
@@ -68,7 +68,10 @@ def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(acco
         ][0]["LaunchTemplateData"]
         for kind in ("master", "workers")
     }
-    cards = [(one["NetworkCardIndex"], one["InterfaceType"]) for one in data["workers"]["NetworkInterfaces"]]
+    cards = [
+        (interface["NetworkCardIndex"], interface["InterfaceType"])
+        for interface in data["workers"]["NetworkInterfaces"]
+    ]
     assert cards == [(0, "interface"), *((card, "efa-only") for card in range(4))]
     assert "NetworkInterfaces" not in data["master"]
     assert data["workers"]["MetadataOptions"].items() <= data["master"]["MetadataOptions"].items()
@@ -121,12 +124,12 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
     started = time.time()
     ran = account.play(str(play), machines_worker_count=1)
     assert ran.code == 2
-    said = " ".join(ran.output.split())
-    assert "of the workers to remove deeplearning-worker3 is in use by a run." in said
+    output = " ".join(ran.output.split())
+    assert "of the workers to remove deeplearning-worker3 is in use by a run." in output
     assert account.writes(started) == []
 
     # A hostile master never removes the tag.
-    assert f"ansible-playbook site.yml -e remove_in_use={ids[2]} removes them all the same" in said
+    assert f"ansible-playbook site.yml -e remove_in_use={ids[2]} removes them all the same" in output
     ran = account.play(str(play), machines_worker_count=1, machines_remove_in_use=[ids[2]])
     assert ran.code == 0, ran.output[-4000:]
     wait_until(lambda: workers() == [ids[1]])
@@ -158,8 +161,10 @@ def test_machines_that_configure_themselves_are_held_by_a_hook_from_the_first_on
     wait_until(lambda: len(machines("Pending:Wait")) == 3)
     held = machines("Pending:Wait")
     shown = ec2.describe_instances(InstanceIds=held)["Reservations"]
-    found = [one for reservation in shown for one in reservation["Instances"] if one.get("PublicIpAddress")]
-    public = [tag["Value"] for one in found for tag in one["Tags"] if tag["Key"] == "Name"]
+    instances = [
+        instance for reservation in shown for instance in reservation["Instances"] if instance.get("PublicIpAddress")
+    ]
+    public = [tag["Value"] for instance in instances for tag in instance["Tags"] if tag["Key"] == "Name"]
     assert public == [f"{CLUSTER}-master"]
     for kind, role in (("master", "master"), ("workers", "worker")):
         (hook,) = groups.describe_lifecycle_hooks(AutoScalingGroupName=f"{CLUSTER}-{kind}")["LifecycleHooks"]

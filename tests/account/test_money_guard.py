@@ -118,7 +118,9 @@ def test_an_end_is_postponed_whether_aws_keeps_fields_or_not(account: Any) -> No
 def in_service(account: Any) -> list[tuple[str, str]]:
     """Return the groups and ids of the machines in service."""
     listed = account.client("autoscaling").describe_auto_scaling_instances()["AutoScalingInstances"]
-    return [(one["AutoScalingGroupName"], one["InstanceId"]) for one in listed if one["LifecycleState"] == "InService"]
+    return [
+        (item["AutoScalingGroupName"], item["InstanceId"]) for item in listed if item["LifecycleState"] == "InService"
+    ]
 
 
 @contextmanager
@@ -235,7 +237,9 @@ def test_what_others_schedule_is_named_and_deleted_by_its_name_alone(account: An
     ttl = client.describe_scheduled_actions(ScheduledActionNames=["red-ttl"])["ScheduledUpdateGroupActions"]
     printed = " ".join(play(account, delete_actions=["zz"]).output.split())
     assert "scheduled action night%20ly, which is not ours" in printed
-    names = [one["ScheduledActionName"] for one in client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]]
+    names = [
+        action["ScheduledActionName"] for action in client.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    ]
     # The ends stay although no play specifies them again.
     assert sorted(names) == sorted([*2 * ["red-idle", "red-ttl"], "night ly"])
     listed = client.describe_scheduled_actions(ScheduledActionNames=["red-ttl"])["ScheduledUpdateGroupActions"]

@@ -134,14 +134,14 @@ def test_a_changed_resource_is_repaired_in_one_run(network: Network) -> None:
         ("Addresses", "AllocationId"),
         ("InternetGateways", "InternetGatewayId"),
     ):
-        assert [one[name] for one in after[key]] == [one[name] for one in before[key]]
-        assert all({"Key": "team", "Value": "research"} in one["Tags"] for one in after[key])
+        assert [resource[name] for resource in after[key]] == [resource[name] for resource in before[key]]
+        assert all({"Key": "team", "Value": "research"} in resource["Tags"] for resource in after[key])
     assert network.one("describe_addresses", "Addresses", "nat")["AllocationId"] == address
     private = network.table("private")
-    routes = {one.get("DestinationCidrBlock"): one for one in private["Routes"]}
+    routes = {route.get("DestinationCidrBlock"): route for route in private["Routes"]}
     assert routes["0.0.0.0/0"]["NatGatewayId"] and "192.168.0.0/16" in routes
     subnet = network.one("describe_subnets", "Subnets", "private")["SubnetId"]
-    assert [one["SubnetId"] for one in private["Associations"]] == [subnet]
+    assert [association["SubnetId"] for association in private["Associations"]] == [subnet]
     endpoint = network.one("describe_vpc_endpoints", "VpcEndpoints", "s3")
     assert set(endpoint["RouteTableIds"]) == {private["RouteTableId"], network.table("public")["RouteTableId"]}
     assert ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")["EnableDnsHostnames"]["Value"]

@@ -53,7 +53,7 @@ def created(way: Way) -> Way:
     roles.add(play(person, CLOUD_HALF))
 
     # All are wanted or none, and one more comes.
-    somebody_changes_things(account)
+    another_user_changes_resources(account)
     shortage.value = 1
     person.settings.update(
         cluster_spot=False,
@@ -123,9 +123,9 @@ def operated(changed: Way) -> Way:
 @pytest.fixture(scope="module")
 def removed(operated: Way) -> Way:
     account, person = operated.account, operated.person
-    somebody_adds_things(account)
+    another_user_adds_resources(account)
     play(person, "destroy.yml", code=2, destroy=MINE)
-    somebody_takes_away_what_holds_the_network(account)
+    another_user_releases_the_network(account)
     play(person, "destroy.yml", destroy=MINE)
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
     play(account, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
@@ -179,11 +179,11 @@ def one(account: Any, operation: str, key: str, name: str) -> Any:
     return result
 
 
-def somebody_changes_things(account: Any) -> None:
+def another_user_changes_resources(account: Any) -> None:
     """Whatever site.yml repairs."""
     ec2, iam, s3, efs = (account.client(service) for service in ("ec2", "iam", "s3", "efs"))
     ssh = one(account, "describe_security_groups", "SecurityGroups", f"{MINE}-ssh")["GroupId"]
-    iam.update_role(RoleName=f"{MINE}-{REGION}-worker", Description="Somebody's")
+    iam.update_role(RoleName=f"{MINE}-{REGION}-worker", Description="Another user's")
     # The same as one that the settings will have, but for its description.
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])
@@ -212,7 +212,7 @@ def somebody_changes_things(account: Any) -> None:
     )
 
 
-def somebody_adds_things(account: Any) -> None:
+def another_user_adds_resources(account: Any) -> None:
     """What bears the cluster's tag or is in what it owns, and goes with it."""
     ec2, iam, s3 = (account.client(service) for service in ("ec2", "iam", "s3"))
     subnet = one(account, "describe_subnets", "Subnets", f"{MINE}-private")
@@ -244,7 +244,7 @@ def somebody_adds_things(account: Any) -> None:
     )
 
 
-def somebody_takes_away_what_holds_the_network(account: Any) -> None:
+def another_user_releases_the_network(account: Any) -> None:
     ec2 = account.client("ec2")
     (subnet,) = ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [the_vpc(account)]}])["Subnets"]
     ec2.delete_subnet(SubnetId=subnet["SubnetId"])

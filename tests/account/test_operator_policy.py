@@ -82,7 +82,7 @@ GROUP = {"AutoScalingGroupName": "{name}-workers"}
 Refused = list[tuple[str, str, dict[str, Any]]]
 
 ON_OTHERS: Refused = [
-    # What somebody else owns is neither deleted …
+    # What another user owns is neither deleted …
     ("ec2", "delete_vpc", {"VpcId": "{vpc}"}),
     ("ec2", "create_image", {"InstanceId": "{instance}", "Name": "copy", "TagSpecifications": tagged("image", MINE)}),
     ("ec2", "deregister_image", {"ImageId": "{image}"}),
@@ -253,7 +253,7 @@ ON_OTHERS: Refused = [
     ("iam", "tag_instance_profile", {"InstanceProfileName": "{role}", "Tags": RED}),
 ]
 ELSEWHERE: Refused = [
-    # Nothing is created that is nobody's, or somebody else's.
+    # Nothing is created without the cluster's tag, or with another cluster's.
     ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16"}),
     ("ec2", "create_vpc", {"CidrBlock": "10.2.0.0/16", "TagSpecifications": tagged("vpc", OTHERS)}),
     ("ec2", "create_volume", {"AvailabilityZone": ZONE, "Size": 1, "TagSpecifications": tagged("volume", MINE)}),
@@ -383,9 +383,9 @@ def test_it_does_not_reach_the_emr_clusters_of_others(account: Any, person: Any,
             person_emr_cluster(person, tags, **roles)
     job_flow, subnet = emr_cluster(account, cluster, **roles)
     (group,) = [
-        one
-        for one in account.client("emr").list_instance_groups(ClusterId=job_flow)["InstanceGroups"]
-        if one["InstanceGroupType"] == "CORE"
+        group
+        for group in account.client("emr").list_instance_groups(ClusterId=job_flow)["InstanceGroups"]
+        if group["InstanceGroupType"] == "CORE"
     ]
     of_it = {"ClusterId": job_flow}
     calls: Refused = [

@@ -31,8 +31,8 @@ def rules(permissions: list[Any]) -> set[tuple[Any, ...]]:
     return {
         (rule["IpProtocol"], rule.get("FromPort"), source)
         for rule in permissions
-        for source in [one["CidrIp"] for one in rule.get("IpRanges", ())]
-        + [one["GroupId"] for one in rule.get("UserIdGroupPairs", ())]
+        for source in [block["CidrIp"] for block in rule.get("IpRanges", ())]
+        + [pair["GroupId"] for pair in rule.get("UserIdGroupPairs", ())]
     }
 
 
@@ -48,9 +48,9 @@ def check_network(seen: Seen) -> None:
     assert not public["MapPublicIpOnLaunch"] and not private["MapPublicIpOnLaunch"]
 
     gateway = seen.one("describe_internet_gateways", "InternetGateways", f"{seen.cluster}-igw")
-    assert [one["VpcId"] for one in gateway["Attachments"]] == [vpc_id]
+    assert [attachment["VpcId"] for attachment in gateway["Attachments"]] == [vpc_id]
     gateways = seen.ec2.describe_nat_gateways(Filter=seen.ours)["NatGateways"]
-    (nat,) = [one for one in gateways if one["State"] != "deleted"]
+    (nat,) = [gateway for gateway in gateways if gateway["State"] != "deleted"]
     seen.check_tags(nat, f"{seen.cluster}-nat")
     assert (nat["SubnetId"], nat["State"]) == (public["SubnetId"], "available")
     address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-nat")
@@ -61,7 +61,7 @@ def check_network(seen: Seen) -> None:
         table = seen.table(kind)
         (default,) = [route for route in table["Routes"] if route.get("DestinationCidrBlock") == "0.0.0.0/0"]
         assert way.items() <= default.items()
-        assert [one.get("SubnetId") for one in table["Associations"]] == [seen.subnet(kind)["SubnetId"]]
+        assert [association.get("SubnetId") for association in table["Associations"]] == [seen.subnet(kind)["SubnetId"]]
     endpoint = seen.one("describe_vpc_endpoints", "VpcEndpoints", f"{seen.cluster}-s3")
     assert endpoint["ServiceName"] == f"com.amazonaws.{seen.region}.s3" and endpoint["VpcEndpointType"] == "Gateway"
     assert set(endpoint["RouteTableIds"]) == {seen.table(kind)["RouteTableId"] for kind in ways}
@@ -103,14 +103,14 @@ def check_iam(seen: Seen) -> None:
     for role in ("master", "worker"):
         name = f"{seen.cluster}-{seen.region}-{role}"
         profile = seen.iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-        assert [one["RoleName"] for one in profile["Roles"]] == [name]
+        assert [role["RoleName"] for role in profile["Roles"]] == [name]
         trust = seen.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]["Statement"]
-        assert [one["Principal"] for one in trust] == [{"Service": "ec2.amazonaws.com"}]
+        assert [statement["Principal"] for statement in trust] == [{"Service": "ec2.amazonaws.com"}]
         assert tags(seen.iam.get_role(RoleName=name)["Role"])["deeplearning:cluster"] == seen.cluster
         assert seen.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         (policy,) = seen.iam.list_role_policies(RoleName=name)["PolicyNames"]
         document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-        statements = {one["Sid"]: one for one in document["Statement"]}
+        statements = {statement["Sid"]: statement for statement in document["Statement"]}
         assert statements["ReportItself"]["Resource"] == [bucket + "/members/${aws:userid}/report.json"]
         assert statements["WriteNothingElse"]["NotResource"] == statements["ReportItself"]["Resource"]
         data = f"arn:aws:s3:::123456789012-{seen.region}-deeplearning-data"
@@ -133,7 +133,7 @@ def check_iam(seen: Seen) -> None:
     }
     name = f"{seen.cluster}-{seen.region}-master"
     document = seen.iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-    (ranks,) = [one for one in document["Statement"] if one["Sid"] == "AssignRanksAndMarkUse"]
+    (ranks,) = [statement for statement in document["Statement"] if statement["Sid"] == "AssignRanksAndMarkUse"]
     assert ranks["Resource"] == [f"arn:aws:ec2:{seen.region}:123456789012:instance/*"]
     assert ranks["Condition"]["StringEquals"] == {"ec2:ResourceTag/deeplearning:cluster": seen.cluster}
     assert ranks["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": ["deeplearning:rank", "deeplearning:run"]}
@@ -159,7 +159,7 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
         (disk,) = data["BlockDeviceMappings"]
         assert disk["Ebs"] == {"VolumeSize": 100, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
         assert "UserData" not in data and "Placement" not in data
-        kinds = {one["ResourceType"]: tags(one) for one in data["TagSpecifications"]}
+        kinds = {specification["ResourceType"]: tags(specification) for specification in data["TagSpecifications"]}
         assert kinds.keys() == {"instance", "volume", "network-interface"}
         assert all(
             actual["deeplearning:role"] == role and actual["deeplearning:cluster"] == seen.cluster
@@ -170,7 +170,7 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
         assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, size, size)
         assert group["VPCZoneIdentifier"] == seen.subnet(subnet)["SubnetId"]
         assert group["LaunchTemplate"]["Version"] == str(version["VersionNumber"])
-        assert [one["ProcessName"] for one in group["SuspendedProcesses"]] == ["AZRebalance"]
+        assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == ["AZRebalance"]
         passed_on = {tag["Key"]: tag["PropagateAtLaunch"] for tag in group["Tags"]}
         assert passed_on["deeplearning:role"] and not passed_on["Name"]
         assert len(group["Instances"]) == size
@@ -284,7 +284,9 @@ def test_a_finished_one_is_left_alone(red: Made, arguments: tuple[str, ...]) -> 
 
 
 def test_workers_that_a_run_uses_are_refused_before_anything_is_written(red: Made) -> None:
-    worker = next(one["InstanceId"] for one in red.seen.instances() if tags(one)["deeplearning:role"] == "worker")
+    worker = next(
+        instance["InstanceId"] for instance in red.seen.instances() if tags(instance)["deeplearning:role"] == "worker"
+    )
     used = {"Resources": [worker], "Tags": [{"Key": "deeplearning:rank", "Value": "3"}]}
     used["Tags"].append({"Key": "deeplearning:run", "Value": "lenet-1"})
     red.seen.ec2.create_tags(**used)
@@ -292,9 +294,9 @@ def test_workers_that_a_run_uses_are_refused_before_anything_is_written(red: Mad
     refused = red.account.play(CLOUD_HALF, cluster_worker_count=0, remove_workers=2)
     written = red.account.writes(started)
     red.seen.ec2.delete_tags(Resources=[worker], Tags=[{"Key": tag["Key"]} for tag in used["Tags"]])
-    said = " ".join(refused.output.split())
-    assert refused.code == 2 and f"-e remove_in_use={worker} removes them all the same" in said, refused.output
-    assert "deeplearning-worker3 (lenet-1)" in said and written == []
+    output = " ".join(refused.output.split())
+    assert refused.code == 2 and f"-e remove_in_use={worker} removes them all the same" in output, refused.output
+    assert "deeplearning-worker3 (lenet-1)" in output and written == []
 
 
 def test_without_its_record_the_plan_asks_for_what_aws_shows(red: Made) -> None:
@@ -306,11 +308,11 @@ def test_without_its_record_the_plan_asks_for_what_aws_shows(red: Made) -> None:
     least = (*which, "cluster_ssh_allowed_cidrs", "cluster_public_key_file")
     plain = replace(red.account, settings={name: red.account.settings[name] for name in least})
     refused = plain.play("plan.yml")
-    said = " ".join(refused.output.split())
+    output = " ".join(refused.output.split())
     assert refused.code == 2, refused.output
     shown = {"cluster_image": "localcloud-api-only", "cluster_setup": "push", "cluster_instance_type": "t3.medium"}
     for setting, value in shown.items():
-        assert f"Example: -e {setting}={value}" in said, refused.output
+        assert f"Example: -e {setting}={value}" in output, refused.output
     planned = plain.play("plan.yml", remove_workers=1, **shown | {"cluster_instance_type": "t3.large"})
     s3.put_object(**record, Body=body)
     for line in ("Changes      workers 2 → 1: 1 to be terminated", "type t3.medium → t3.large (new machines)"):
@@ -330,7 +332,7 @@ def test_two_clusters_side_by_side_do_not_touch_each_other(red: Made) -> None:
 
 
 def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
-    """More workers, another image, another place to come from; what somebody has added by hand stays."""
+    """More workers, another image, another place to come from; what a user has added by hand stays."""
     account, seen = red.account, red.seen
     ssh = seen.group("ssh")["GroupId"]
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}

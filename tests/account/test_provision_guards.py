@@ -39,7 +39,7 @@ def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.
     ran = play(account, CLOUD_HALF)
     assert len(started) == 2 and "Remove what lacks capacity in us-east-1a" in ran.output
     seen = Seen(account, region="us-east-1")
-    assert {one["Placement"]["AvailabilityZone"] for one in seen.instances()} == {"us-east-1b"}
+    assert {instance["Placement"]["AvailabilityZone"] for instance in seen.instances()} == {"us-east-1b"}
     assert len(seen.instances()) == 3
 
 

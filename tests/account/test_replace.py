@@ -33,19 +33,19 @@ def ids(red: Fleet, kind: str) -> set[str]:
 def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fleet) -> None:
     master, before, bad = ids(red, "master"), ids(red, "workers"), red.id(3)
     person = operator(red.account)
-    for given, problem in (
+    for node, problem in (
         ("deeplearning-worker9", "the cluster red has no such machine: its nodes are deeplearning-master, "),
         ("deeplearning-worker3", f"give the id of the one in the cluster red. Example: -e node={bad}"),
     ):
-        refused = person.play(PLAYBOOK, node=given)
+        refused = person.play(PLAYBOOK, node=node)
         assert refused.code == 2 and ids(red, "workers") == before
         words = " ".join(refused.output.split())
-        assert f"node is {given}, and " in words and problem in words, words
+        assert f"node is {node}, and " in words and problem in words, words
 
     planned = person.play(PLAYBOOK, "--check", node=bad)
     assert (planned.code, planned.changed) == (0, 1), planned.output[-4000:]
-    said = "would be terminated, and the group red-workers launches another machine in its place."
-    assert f"{bad} (deeplearning-worker3) {said}" in " ".join(planned.output.split()), planned.output
+    consequence = "would be terminated, and the group red-workers launches another machine in its place."
+    assert f"{bad} (deeplearning-worker3) {consequence}" in " ".join(planned.output.split()), planned.output
     assert not person.writes(planned.started[0]) and ids(red, "workers") == before
 
     ran = person.play(PLAYBOOK, node=bad)

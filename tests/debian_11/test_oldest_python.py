@@ -32,7 +32,7 @@ IMPORT_ALL = """
 import importlib, pkgutil, sys
 sys.path.insert(0, "/srv/node")
 import deeplearning
-names = [one.name for one in pkgutil.walk_packages(deeplearning.__path__, "deeplearning.")]
+names = [module.name for module in pkgutil.walk_packages(deeplearning.__path__, "deeplearning.")]
 for name in names:
     if not name.endswith("__main__"):
         importlib.import_module(name)

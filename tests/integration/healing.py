@@ -22,16 +22,16 @@ class ClusterView:
     def __init__(self, cluster: Cluster) -> None:
         self.name = cluster.name
         (file_system,) = (
-            one["id"] for one in state.ask("status")["file_systems"] if one["name"] == f"{cluster.name}-efs"
+            system["id"] for system in state.ask("status")["file_systems"] if system["name"] == f"{cluster.name}-efs"
         )
         (self.efs,) = (state.RUN / "efs" / file_system).glob("data*")
 
     def machines(self) -> dict[str, int]:
         """Return the process of each machine that runs, by instance id."""
         return {
-            one["id"]: one["pid"]
-            for one in state.ask("status")["instances"]
-            if one["pid"] and one["state"] == "running" and one["name"].startswith(f"{self.name}-")
+            instance["id"]: instance["pid"]
+            for instance in state.ask("status")["instances"]
+            if instance["pid"] and instance["state"] == "running" and instance["name"].startswith(f"{self.name}-")
         }
 
     @property

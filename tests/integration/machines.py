@@ -206,12 +206,14 @@ class Cluster:
 
     def in_service(self, group: str) -> list[str]:
         """Of `master` or `workers`."""
-        return [one["InstanceId"] for one in self._instances(group) if one["LifecycleState"] == "InService"]
+        return [
+            instance["InstanceId"] for instance in self._instances(group) if instance["LifecycleState"] == "InService"
+        ]
 
     def used(self) -> set[str]:
         """Return the names of the nodes that the master has tagged with a run."""
         tags = [{tag["Key"]: tag["Value"] for tag in machine["Tags"]} for machine in self.machines().values()]
-        return {f"deeplearning-worker{one['deeplearning:rank']}" for one in tags if one.get("deeplearning:run")}
+        return {f"deeplearning-worker{tag['deeplearning:rank']}" for tag in tags if tag.get("deeplearning:run")}
 
     def _instances(self, group: str) -> list[dict[str, Any]]:
         groups = self.cloud.client("autoscaling").describe_auto_scaling_groups(
@@ -222,7 +224,9 @@ class Cluster:
     def end(self) -> None:
         emr = self.cloud.client("emr")
         living = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]
-        flows = [one["Id"] for one in emr.list_clusters(ClusterStates=living)["Clusters"] if one["Name"] == self.name]
+        flows = [
+            flow["Id"] for flow in emr.list_clusters(ClusterStates=living)["Clusters"] if flow["Name"] == self.name
+        ]
         if flows:
             emr.terminate_job_flows(JobFlowIds=flows)
         scaling = self.cloud.client("autoscaling")

@@ -30,12 +30,12 @@ GENERATE = r"""
     with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
         step = tf.train.get_or_create_global_step()
         sums = [tf.get_variable("sum%d" % n, (), tf.int64, tf.zeros_initializer()) for n in range(2)]
-        assert {one.device for one in sums} == {"/job:ps/task:0", "/job:ps/task:1"}, sums
-        with tf.control_dependencies([one.assign_add(flags.task_index + 1) for one in sums]):
+        assert {total.device for total in sums} == {"/job:ps/task:0", "/job:ps/task:1"}, sums
+        with tf.control_dependencies([total.assign_add(flags.task_index + 1) for total in sums]):
             train = step.assign_add(1)
         taken = step.read_value()
         with tf.control_dependencies([taken]):
-            totals = [one.read_value() for one in sums]
+            totals = [total.read_value() for total in sums]
     with tf.train.MonitoredTrainingSession(
         master=server.target, is_chief=flags.task_index == 0, checkpoint_dir=flags.train_dir
     ) as session:

@@ -42,8 +42,8 @@ def allowed_actions(cluster: Cluster, role: str) -> set[str]:
     policy = cluster.cloud.client("iam").get_role_policy(
         RoleName=f"{cluster.name}-{REGION}-{role}", PolicyName="deeplearning"
     )
-    statements = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
-    listed = [one["Action"] for one in statements]
+    statements = [statement for statement in policy["PolicyDocument"]["Statement"] if statement["Effect"] == "Allow"]
+    listed = [statement["Action"] for statement in statements]
     return {action for value in listed for action in ([value] if isinstance(value, str) else value)}
 
 

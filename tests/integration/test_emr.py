@@ -56,8 +56,8 @@ def message(played: Played) -> str:
 
 
 def addresses(cluster: Cluster) -> list[str]:
-    found = [str(machine["PrivateIpAddress"]) for machine in cluster.machines().values()]
-    return sorted(found, key=lambda address: [int(part) for part in address.split(".")])
+    addresses = [str(machine["PrivateIpAddress"]) for machine in cluster.machines().values()]
+    return sorted(addresses, key=lambda address: [int(part) for part in address.split(".")])
 
 
 def check_nodes(cluster: Cluster, names: Sequence[str]) -> None:

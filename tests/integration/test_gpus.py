@@ -44,7 +44,7 @@ def test_a_run_on_the_processors_has_a_process_for_each_gpu(cluster: Cluster) ->
     assert [cluster.says(node, "printenv DEEPLEARNING_WORKER_GPU_COUNT") for node in NODES] == [str(GPUS)] * 2
     hostfile = cluster.says(MASTER, "cat /opt/deeplearning/hostfile").splitlines()
     assert [line.split()[-1] for line in hostfile if "slots" in line] == [f"slots={GPUS}"] * 2
-    assert [(one["gpus"], one["slots"]) for one in cluster.members()["members"]] == [(GPUS, GPUS)] * 2
+    assert [(member["gpus"], member["slots"]) for member in cluster.members()["members"]] == [(GPUS, GPUS)] * 2
 
     trained = cluster.play(
         "train.yml", framework="pytorch", processor=True, dataset="generated", run_id="one", script_args=["--epochs=1"]

@@ -23,8 +23,8 @@ def asked(cluster: Cluster, query: str) -> dict[str, str]:
     """Return what Prometheus on the master answers: a value for each member or run."""
     address = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
     code = f"import urllib.request as r; print(r.urlopen({address!r}).read().decode())"
-    found: list[dict[str, Any]] = json.loads(cluster.says(MASTER, f'python3 -c "{code}"'))["data"]["result"]
-    return {one["metric"].get("run") or one["metric"]["instance"]: one["value"][1] for one in found}
+    series: list[dict[str, Any]] = json.loads(cluster.says(MASTER, f'python3 -c "{code}"'))["data"]["result"]
+    return {sample["metric"].get("run") or sample["metric"]["instance"]: sample["value"][1] for sample in series}
 
 
 @pytest.mark.stand_in(PLAIN_SCRIPT)
@@ -36,8 +36,10 @@ def test_the_next_cluster_finds_what_was_kept_and_grows_while_it_trains(
     assert re.search(r"The file system \S+.* is kept", " ".join(before.kept.split())), before.kept
     now, runs = cluster.members(), Runs(cluster)
     assert now["cluster_id"] != before.first["cluster_id"]
-    assert [one["rank"] for one in now["members"]] == [1, 2]
-    assert not {one["instance_id"] for one in now["members"]} & {one["instance_id"] for one in before.first["members"]}
+    assert [member["rank"] for member in now["members"]] == [1, 2]
+    assert not {member["instance_id"] for member in now["members"]} & {
+        member["instance_id"] for member in before.first["members"]
+    }
     # The first cluster's training continues from its checkpoint.
     resumed = cluster.play("train.yml", resume=before.run_id, script_args=["8"])
     assert resumed.code == 0, resumed.output[-3000:]
@@ -49,7 +51,7 @@ def test_the_next_cluster_finds_what_was_kept_and_grows_while_it_trains(
     step = wait_for(lambda: asked(cluster, f'deeplearning_run_step{{run="{run_id}"}}'), SECONDS, "the run is watched")
     grown = cluster.play("site.yml", cluster_worker_count=2)
     assert grown.code == 0, grown.output[-6000:]
-    assert [one["rank"] for one in cluster.members()["members"]] == [1, 2, 3]
+    assert [member["rank"] for member in cluster.members()["members"]] == [1, 2, 3]
     # The run went on meanwhile, where it was.
     assert runs.show(run_id)["state"] == "running" and cluster.used() == set(WORKERS[:2])
     wait_for(lambda: asked(cluster, 'up{job="node"} == 1').keys() == set(WORKERS), SECONDS, "the new one is watched")

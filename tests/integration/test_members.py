@@ -110,8 +110,8 @@ def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster
     files = "find /etc /home /root /opt /var/lib /efs -path /opt/deeplearning/env -prune -o -type f"
     keys = f"{files} -exec grep -lIsE '^-----BEGIN ([A-Z]+ )*PRIVATE KEY-----' {{}} +"
     for node in NODES:
-        found = cluster.says(node, f"sudo {keys} || true")
-        names = {Path(path).name for path in found.splitlines()}
+        listing = cluster.says(node, f"sudo {keys} || true")
+        names = {Path(path).name for path in listing.splitlines()}
         assert "ssh_host_ed25519_key" in names <= {"ssh_host_ed25519_key", "ssh_host_ecdsa_key"}, node
 
 
@@ -138,7 +138,7 @@ def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
     seen = dict(line.split("=", 1) for line in cluster.says(node, "env").splitlines() if "=" in line)
     assert seen.items() >= VARIABLES.items()
     assert (
-        cluster.says(node, "for one in $(cat /opt/deeplearning/workers); do ssh $one id -un; done").split()
+        cluster.says(node, "for node in $(cat /opt/deeplearning/workers); do ssh $node id -un; done").split()
         == ["ubuntu"] * 3
     )
 
@@ -217,7 +217,7 @@ def test_a_host_key_that_has_changed_is_refused_until_the_machine_reports_it(clu
     turned_away = localcloud("exec", changed, "--", *log_in)
     assert turned_away.returncode == 255 and "Permission denied" in turned_away.stderr, turned_away
 
-    # Nobody can ask it over ssh now: the machine itself tells, by its timer.
+    # It does not answer ssh now: the machine itself reports, by its timer.
     start = localcloud("exec", changed, "--", "systemctl", "start", "deeplearning-report.timer")
     assert start.returncode == 0, start.stderr
     wait_for(lambda: cluster.ssh(MASTER, f"ssh {node} true").returncode == 0, APPLIED_SECONDS, "its fellows know it")

@@ -95,7 +95,7 @@ def test_an_operator_from_elsewhere_is_told_why_ssh_fails(cluster: Cluster) -> N
 def test_a_file_system_that_cannot_be_reached_is_explained(cluster: Cluster) -> None:
     ec2, efs = cluster.cloud.client("ec2"), cluster.cloud.client("efs")
     (file_system,) = [
-        one for one in efs.describe_file_systems()["FileSystems"] if one.get("Name") == f"{cluster.name}-efs"
+        system for system in efs.describe_file_systems()["FileSystems"] if system.get("Name") == f"{cluster.name}-efs"
     ]
     vpc = next(iter(cluster.machines().values()))["VpcId"]
 
@@ -160,7 +160,9 @@ def test_a_new_cluster_on_the_kept_file_system_does_not_go_by_the_old_list(clust
     new = cluster.members()
     assert new["cluster_id"] != old["cluster_id"]
     assert [member["rank"] for member in new["members"]] == [1]
-    assert not {one["instance_id"] for one in new["members"]} & {one["instance_id"] for one in old["members"]}
+    assert not {member["instance_id"] for member in new["members"]} & {
+        member["instance_id"] for member in old["members"]
+    }
     assert cluster.says(MASTER, "cat /opt/deeplearning/workers") == "deeplearning-worker1"
     # The training continues from its checkpoint.
     resumed = cluster.play("train.yml", resume=run_id, script_args=["8"])

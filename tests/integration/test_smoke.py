@@ -41,9 +41,9 @@ def left(cloud: Cloud) -> list[Any]:
     tags = {"Filters": [{"Name": "key", "Values": ["aws-smoke"]}]}
     tagged = cloud.client("autoscaling").describe_tags(**tags)["Tags"]
     tagged += [tag for tag in cloud.client("ec2").describe_tags(**tags)["Tags"] if tag["ResourceType"] not in OUTLIVED]
-    names = [one["RoleName"] for one in cloud.client("iam").list_roles()["Roles"]]
-    names += [one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]]
-    names += [one.get("Name", "") for one in cloud.client("efs").describe_file_systems()["FileSystems"]]
+    names = [role["RoleName"] for role in cloud.client("iam").list_roles()["Roles"]]
+    names += [bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]]
+    names += [system.get("Name", "") for system in cloud.client("efs").describe_file_systems()["FileSystems"]]
     return [*tagged, *(name for name in names if name.startswith("smoke-"))]
 
 

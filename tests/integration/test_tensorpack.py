@@ -62,7 +62,7 @@ class Watch(Callback):
     _chief_only = False
 
     def _setup_graph(self):
-        self.weight = next(one for one in tf.global_variables() if one.name == "weight:0")
+        self.weight = next(variable for variable in tf.global_variables() if variable.name == "weight:0")
 
     def _trigger_step(self):
         weights.append(float(self.trainer.sess.run(self.weight)))

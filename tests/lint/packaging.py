@@ -133,9 +133,9 @@ def problems_in_execution_environment(tarball: Path, folder: Path) -> list[str]:
     if code:
         return [f"ansible-builder create ended with {code}:", *lines[-20:]]
     code, lines = run([TOOLS / "ansible-builder", "introspect", folder], folder)
-    found = {line.split("#")[0].strip(" -'") for line in lines}
+    bindep = {line.split("#")[0].strip(" -'") for line in lines}
     needed = [line for name in NEEDED for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
-    missing = [line for line in needed if line not in found]
+    missing = [line for line in needed if line not in bindep]
     return [f"ansible-builder introspect does not find {line}" for line in missing]
 
 

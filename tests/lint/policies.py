@@ -113,26 +113,28 @@ def _rendered(role: str, variable: str, **settings: Any) -> Policy:
 def scan(policies: Mapping[str, Policy]) -> set[Finding]:
     tools = {"parliament": _parliament, "cloudsplaining": _cloudsplaining, "reference": reference.findings}
     return {
-        Finding(tool, name, *found)
+        Finding(tool, name, *finding)
         for (tool, findings), (name, policy) in product(tools.items(), policies.items())
-        for found in findings(policy)
+        for finding in findings(policy)
     }
 
 
 def scan_resource_policies(policies: Mapping[str, Policy]) -> set[Finding]:
     """The other tools read policies of users and roles alone."""
     return {
-        Finding("reference", name, *found) for name, policy in policies.items() for found in reference.findings(policy)
+        Finding("reference", name, *finding)
+        for name, policy in policies.items()
+        for finding in reference.findings(policy)
     }
 
 
 def _parliament(policy: Policy) -> Iterator[tuple[str, str, str]]:
     text = json.dumps(policy, indent=1)
-    for found in parliament.analyze_policy_string(text, include_community_auditors=True).findings:
-        line = found.location.get("line") or found.location.get("lineno")
-        details = found.detail or found.location.get("actions") or [""]
+    for issue in parliament.analyze_policy_string(text, include_community_auditors=True).findings:
+        line = issue.location.get("line") or issue.location.get("lineno")
+        details = issue.detail or issue.location.get("actions") or [""]
         for detail in details if isinstance(details, list) else [details]:
-            yield _sid(text, line), found.issue, " ".join(detail.values()) if isinstance(detail, dict) else str(detail)
+            yield _sid(text, line), issue.issue, " ".join(detail.values()) if isinstance(detail, dict) else str(detail)
 
 
 def _sid(text: str, line: int | None) -> str:
@@ -166,11 +168,13 @@ def read_accepted(text: str) -> set[Finding]:
     return findings
 
 
-def differences(found: Iterable[Finding], accepted: Iterable[Finding]) -> list[str]:
+def differences(actual: Iterable[Finding], accepted: Iterable[Finding]) -> list[str]:
     """Return a line for each finding that is not accepted, and for each accepted one that is not found."""
-    found, accepted = set(found), set(accepted)
-    new = [f"{one}: new. Correct the policy, or accept it with its reason" for one in sorted(found - accepted)]
-    gone = [f"{one}: does not occur any more. Remove it from the accepted ones" for one in sorted(accepted - found)]
+    actual, accepted = set(actual), set(accepted)
+    new = [f"{finding}: new. Correct the policy, or accept it with its reason" for finding in sorted(actual - accepted)]
+    gone = [
+        f"{finding}: does not occur any more. Remove it from the accepted ones" for finding in sorted(accepted - actual)
+    ]
     return new + gone
 
 

@@ -12,8 +12,8 @@ CFN, MASK_RCNN, EMR = (DOCS / f"{name}.md" for name in ("from-deeplearning-cfn",
 def block(page: Path, part: str) -> str:
     """Return the page's only block of commands that contains this text."""
     blocks = re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    (found,) = [text for text in blocks if part in text]
-    return str(found)
+    (block,) = [text for text in blocks if part in text]
+    return str(block)
 
 
 def tensorflow_changes() -> str:

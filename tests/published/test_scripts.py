@@ -162,19 +162,19 @@ def test_run_sh_starts_mpirun_by_condas_path_with_what_the_page_says(
     for name, value in variables.items():
         assert (exported[name] or environment[name]) == value
     assert "/train_log/maskrcnn" in example[example.index("--logdir") + 1]
-    given = dict(word.split("=", 1) for word in example if "=" in word)
+    passed = dict(word.split("=", 1) for word in example if "=" in word)
     for setting in arguments[arguments.index("--config") + 1 :]:
         key, value = setting.split("=", 1)
         if "not set" in value:
-            assert key not in given
+            assert key not in passed
         elif "…" in value:
-            assert given[key].endswith(value.partition("…")[2])
+            assert passed[key].endswith(value.partition("…")[2])
         elif key == "DATA.BASEDIR":
-            assert given[key] == f"{data}/data"
+            assert passed[key] == f"{data}/data"
         elif key == "TRAIN.STEPS_PER_EPOCH":
-            assert given[key] == str(120000 // 16)
+            assert passed[key] == str(120000 // 16)
         else:
-            assert given[key].replace(" ", "") == value
+            assert passed[key].replace(" ", "") == value
 
 
 def test_the_health_check_touches_a_file_on_each_node(sources: Sources, shell: Shell) -> None:

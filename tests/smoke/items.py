@@ -30,12 +30,12 @@ def facts(entries: Entries, image: str = "") -> list[Mapping[str, str]]:
 
 
 def python_of_ubuntu(entries: Entries) -> str:
-    versions = [one["python3.11"] for one in facts(entries, "ubuntu2204") if "python3.11" in one]
+    versions = [entry["python3.11"] for entry in facts(entries, "ubuntu2204") if "python3.11" in entry]
     return f"a machine of it has configured itself with Python {versions[0]}" if versions else ""
 
 
 def kept_fields(entries: Entries) -> str:
-    puts = [one for one in calls(entries, "autoscaling:PutScheduledUpdateGroupAction") if one["stage"] == "1"]
+    puts = [entry for entry in calls(entries, "autoscaling:PutScheduledUpdateGroupAction") if entry["stage"] == "1"]
     if len(puts) < 2 or "Recurrence" in puts[-1]["request"]:
         return ""
     if puts[-1].get("code"):
@@ -53,7 +53,7 @@ def moved_address(entries: Entries) -> str:
 
 
 def mount_target(entries: Entries) -> str:
-    tried = [one for one in calls(entries, "ec2:DeleteNetworkInterface") if one["request"].get("DryRun")]
+    tried = [entry for entry in calls(entries, "ec2:DeleteNetworkInterface") if entry["request"].get("DryRun")]
     deleted = list(calls(entries, "efs:DeleteMountTarget"))
     if not tried or tried[-1].get("code") not in DENIED or not deleted:
         return ""
@@ -72,7 +72,7 @@ def linked_roles(entries: Entries) -> str:
 
 def throttling(entries: Entries) -> str:
     made = [entry for entry in entries if "call" in entry]
-    throttled = sorted({one["call"] for one in made if one.get("code") in THROTTLED})
+    throttled = sorted({call["call"] for call in made if call.get("code") in THROTTLED})
     return f"seen in {len(made)} calls: {', '.join(throttled)}" if throttled else ""
 
 
@@ -85,7 +85,7 @@ def wait_online(entries: Entries) -> str:
 
 
 def boto3_of_pip(entries: Entries) -> str:
-    return "configured all the same" if any(one.get("boto3_by") == "pip" for one in facts(entries)) else ""
+    return "configured all the same" if any(entry.get("boto3_by") == "pip" for entry in facts(entries)) else ""
 
 
 def boto3_and_awscli(entries: Entries) -> str:
@@ -97,18 +97,18 @@ def selinux(entries: Entries) -> str:
 
 
 def own_image(entries: Entries) -> str:
-    started = [one for one in calls(entries, "emr:RunJobFlow") if "CustomAmiId" in one["request"]]
+    started = [entry for entry in calls(entries, "emr:RunJobFlow") if "CustomAmiId" in entry["request"]]
     states = {
-        one.get("answer", {}).get("Cluster", {}).get("Status", {}).get("State")
-        for one in calls(entries, "emr:DescribeCluster")
-        if "CustomAmiId" in one.get("answer", {}).get("Cluster", {})
+        entry.get("answer", {}).get("Cluster", {}).get("Status", {}).get("State")
+        for entry in calls(entries, "emr:DescribeCluster")
+        if "CustomAmiId" in entry.get("answer", {}).get("Cluster", {})
     }
     ended = sorted(states & {"WAITING", "TERMINATED_WITH_ERRORS"})
     return f"its cluster became {ended[-1]}" if started and ended else ""
 
 
-def _shown(found: Sequence[Mapping[str, str]], *names: str) -> str:
-    pairs = [f"{name} {found[-1][name]}" for name in names if found and found[-1].get(name)]
+def _shown(entries: Sequence[Mapping[str, str]], *names: str) -> str:
+    pairs = [f"{name} {entries[-1][name]}" for name in names if entries and entries[-1].get(name)]
     return ", ".join(pairs)
 
 

@@ -69,7 +69,7 @@ def _empty_group(session: Session, name: str) -> str:
 
 
 def _end_of(session: Session, name: str) -> str:
-    (cluster,) = [one for one in session.clusters if one.name == name]
+    (cluster,) = [cluster for cluster in session.clusters if cluster.name == name]
     return str(cluster.settings["cluster_tags"][TAG])
 
 
@@ -143,5 +143,5 @@ def in_service(session: Session, group: str) -> set[str]:
     groups = session.aws.pages(
         "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", AutoScalingGroupNames=[group]
     )
-    instances: list[Any] = [instance for one in groups for instance in one["Instances"]]
-    return {one["InstanceId"] for one in instances if one["LifecycleState"] == "InService"}
+    instances: list[Any] = [instance for group in groups for instance in group["Instances"]]
+    return {instance["InstanceId"] for instance in instances if instance["LifecycleState"] == "InService"}

@@ -77,6 +77,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     yield Account(cloud, endpoint, environment)
-    # It takes half a second to notice, which nobody needs to wait for.
+    # It takes half a second to notice, which tests need not wait for.
     threading.Thread(target=server.stop, daemon=True).start()
     cloud.close()

@@ -124,7 +124,7 @@ class Recorder:
         return line
 
     def _opened(self) -> set[str]:
-        found = set()
+        opened = set()
         while select.select([self.inotify], [], [], 0)[0]:
             data = os.read(self.inotify, 1 << 16)
             while data:
@@ -134,8 +134,8 @@ class Recorder:
                 folder = self.watched.get(descriptor, "").removesuffix("/__pycache__")
                 if name.endswith((".py", ".pyc")):
                     path = self.copy / folder / f"{name.partition('.')[0]}.py"
-                    found.add(os.path.relpath(path.resolve(), self.copy))
-        return found
+                    opened.add(os.path.relpath(path.resolve(), self.copy))
+        return opened
 
     def _begin(self) -> dict[str, set[int]]:
         before, self.running = self.running, defaultdict(set)
@@ -559,13 +559,13 @@ def imported(file: Path, root: Path) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             # run_module(capsys, "name", …), and plugins by their names.
             names |= {f"plugins/{kind}/{node.value}" for kind in ("modules", "action", "filter")}
-    found = set()
+    opened = set()
     for name in names:
         name = name.removeprefix(COLLECTION.removeprefix("collections/"))
         for path in (f"{name}.py", f"{name}/__init__.py", f"files/node/{name}.py", f"files/node/{name}/__init__.py"):
             if (root / path).is_file():
-                found.add(os.path.relpath((root / path).resolve(), root))
-    return found
+                opened.add(os.path.relpath((root / path).resolve(), root))
+    return opened
 
 
 def _nearness(test: str, path: str) -> int:

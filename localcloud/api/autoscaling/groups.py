@@ -248,4 +248,7 @@ def describe_activities(call: Call) -> Result:
         and (deleted or activity.group_arn in alive)
     ]
     activities, token = responses.page(activities, lambda activity: activity.id, params, 100, 100)
-    return {"Activities": [responses.activity(one, one.group_arn in alive) for one in activities], **token}
+    return {
+        "Activities": [responses.activity(activity, activity.group_arn in alive) for activity in activities],
+        **token,
+    }

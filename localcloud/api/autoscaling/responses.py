@@ -102,7 +102,7 @@ def group(record: Group, instances: bool = True) -> Response:
         "TrafficSources": [],
     }
     if instances:
-        response["Instances"] = [member(one) for one in record.members.values()]
+        response["Instances"] = [member(instance) for instance in record.members.values()]
     if record.deleting:
         response["Status"] = "Delete in progress"
     if record.placement_group:

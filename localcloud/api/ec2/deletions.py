@@ -126,7 +126,9 @@ def detach_internet_gateway(call: Call) -> dict[str, Any]:
     backend = backend_of(call.region)
     gateway = internet_gateway_of(backend, vpc_id)
     attached = gateway is not None and gateway.id == call.params.get("InternetGatewayId")
-    if attached and any(one.public_ip and one.subnet.vpc_id == vpc_id for one in backend.enis.values()):
+    if attached and any(
+        interface.public_ip and interface.subnet.vpc_id == vpc_id for interface in backend.enis.values()
+    ):
         raise aws_error("ec2:DetachInternetGateway", "DependencyViolation", network=vpc_id)
     return call.moto()
 

@@ -46,9 +46,9 @@ def answer(call: Call, handler: Handler | None) -> dict[str, Any]:
             created.setdefault(resource_id, Created(kind, call.cloud.lateness.time))
         if call.operation.startswith("Describe") and kind.listed_in and kind.listed_in in answer:
             answer[kind.listed_in] = [
-                one
-                for one in answer[kind.listed_in]
-                if one[kind.id_in] in names or not _misses(call.cloud, one[kind.id_in])
+                item
+                for item in answer[kind.listed_in]
+                if item[kind.id_in] in names or not _misses(call.cloud, item[kind.id_in])
             ]
     if call.operation == "DescribeTags":
         answer["Tags"] = [tag for tag in answer["Tags"] if not _misses(call.cloud, tag["ResourceId"])]

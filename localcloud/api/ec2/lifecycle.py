@@ -198,7 +198,9 @@ def _release_resources(cloud: Cloud, instance: Instance) -> None:
 
 def release_automatic_address(cloud: Cloud, interface: Any) -> None:
     """Release an instance's automatic public address; an elastic one stays."""
-    if interface.public_ip and not any(one.public_ip == interface.public_ip for one in interface.ec2_backend.addresses):
+    if interface.public_ip and not any(
+        address.public_ip == interface.public_ip for address in interface.ec2_backend.addresses
+    ):
         records_of(cloud).public.give_back(interface.public_ip)
         interface.public_ip = None
 

@@ -65,8 +65,8 @@ def _create(call: Call) -> Gateway:
     if params.get("PrivateIpAddress"):
         check_free(subnet, str(params["PrivateIpAddress"]))
     zone = subnet.availability_zone
-    existing = [one for one in backend.nat_gateways.values() if one.state not in ("deleted", "failed")]
-    check_limit(cloud, NAT_GATEWAYS, sum(one._eni.subnet.availability_zone == zone for one in existing))
+    existing = [gateway for gateway in backend.nat_gateways.values() if gateway.state not in ("deleted", "failed")]
+    check_limit(cloud, NAT_GATEWAYS, sum(gateway._eni.subnet.availability_zone == zone for gateway in existing))
     refuse_dry_run(params)
     failure = _failure(backend, subnet, address)
     interface = backend.create_network_interface(subnet, params.get("PrivateIpAddress"))
@@ -191,6 +191,6 @@ def _described(region: str, gateway: Any) -> dict[str, Any]:
 def describe_nat_gateways(call: Call) -> dict[str, Any]:
     ids = call.params.get("NatGatewayIds") or ()
     named = [_named(call.region, str(key)) for key in dict.fromkeys(ids)]
-    described = [_described(call.region, one) for one in named or backend_of(call.region).nat_gateways.values()]
+    described = [_described(call.region, gateway) for gateway in named or backend_of(call.region).nat_gateways.values()]
     # This operation alone calls its filters "Filter".
     return listing(call, "NatGateways", described, filters="Filter")

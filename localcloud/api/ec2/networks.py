@@ -234,7 +234,7 @@ def modify_vpc_endpoint(call: Call) -> dict[str, Any]:
     endpoint = backend.vpc_end_points.get(call.params.get("VpcEndpointId"))
     before = set(endpoint.route_table_ids) if endpoint else set()
     if endpoint:
-        added = [one for one in call.params.get("AddRouteTableIds") or () if one not in before]
+        added = [table for table in call.params.get("AddRouteTableIds") or () if table not in before]
         check_endpoint_tables(backend, endpoint.vpc_id, endpoint.service_name, added)
     answer = call.moto()
     prefix_list = endpoint.destination_prefix_list_id

@@ -22,7 +22,7 @@ from localcloud.core.cloud import Call, Cloud, answers
 @answers("ec2", "RunInstances")
 def run_instances(call: Call) -> dict[str, Any]:
     existing = records_of(call.cloud).instances
-    made = once(call, lambda made: any(one.id in existing for one in made), lambda: _run(call))
+    made = once(call, lambda made: any(instance.id in existing for instance in made), lambda: _run(call))
     return reservation_as_dict([instance for instance in made if instance.id in existing])
 
 

@@ -187,7 +187,7 @@ def revoke(call: Call) -> dict[str, Any]:
     if not requested or len(gone) < len(requested):
         raise AwsError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
     refuse_dry_run(call.params)
-    left = [rule for rule in existing if rule.id not in {one.id for one in gone}]
+    left = [rule for rule in existing if rule.id not in {removed.id for removed in gone}]
     if egress:
         group.egress_rules = left
     else:

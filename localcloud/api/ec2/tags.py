@@ -26,7 +26,7 @@ _EXISTING: Mapping[str, Callable[[Call, Any], Iterable[str]]] = {
     "dopt": lambda _call, backend: backend.dhcp_options_sets,
     "eipalloc": lambda _call, backend: [address.allocation_id for address in backend.addresses],
     "eni": lambda _call, backend: backend.enis,
-    "i": lambda call, _backend: [one.id for one in instances_in(call.cloud, call.region)],
+    "i": lambda call, _backend: [instance.id for instance in instances_in(call.cloud, call.region)],
     "igw": lambda _call, backend: backend.internet_gateways,
     "key": lambda _call, backend: _ids(backend.key_pairs.values()),
     "lt": lambda _call, backend: backend.launch_templates,

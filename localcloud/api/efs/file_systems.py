@@ -51,13 +51,13 @@ def file_systems(cloud: Cloud) -> list[dict[str, Any]]:
 
 def file_system_policy(cloud: Cloud, file_system_arn: str) -> str | None:
     """Return the JSON of a file system's policy, or None."""
-    matches = (one.policy for one, _ in all_file_systems(cloud) if one.arn == file_system_arn)
+    matches = (system.policy for system, _ in all_file_systems(cloud) if system.arn == file_system_arn)
     return next(matches, None)
 
 
 def tags_of(cloud: Cloud, resource_arn: str) -> Mapping[str, str]:
     """Return the tags of a file system that count for policies; empty if it does not exist."""
-    match = next((one for one, _ in all_file_systems(cloud) if one.arn == resource_arn), None)
+    match = next((system for system, _ in all_file_systems(cloud) if system.arn == resource_arn), None)
     return {} if match is None or late_tags.is_late(cloud, match.id, match.created) else match.tags
 
 
@@ -125,8 +125,10 @@ def describe_file_systems(call: Call) -> Result:
     if params.get("FileSystemId"):
         matches = [find_file_system(call, params["FileSystemId"])]
     elif params.get("CreationToken"):
-        matches = [one for one in matches if one.token == params["CreationToken"]]
-    return show_page(call, "FileSystems", matches, lambda one: show_file_system(one, len(region.targets_of(one.id))))
+        matches = [match for match in matches if match.token == params["CreationToken"]]
+    return show_page(
+        call, "FileSystems", matches, lambda system: show_file_system(system, len(region.targets_of(system.id)))
+    )
 
 
 @answers("efs", "DeleteFileSystem")

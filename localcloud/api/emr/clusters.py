@@ -90,7 +90,7 @@ def _described(call: Call, ids: list[str]) -> dict[str, Mapping[str, Any]]:
     if not ids:
         return {}
     reservations = ec2.ask(call.cloud, call.region, "DescribeInstances", InstanceIds=ids)["Reservations"]
-    return {one["InstanceId"]: one for reservation in reservations for one in reservation["Instances"]}
+    return {instance["InstanceId"]: instance for reservation in reservations for instance in reservation["Instances"]}
 
 
 @answers("emr", "ListInstanceGroups")

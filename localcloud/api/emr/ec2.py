@@ -59,7 +59,7 @@ def ask_in_role(cloud: Cloud, cluster: Cluster, operation: str, **params: Any) -
 def service_role(cluster: Cluster) -> Any:
     """Return moto's record of the service role, or raise AwsError."""
     name = str(cluster.request["ServiceRole"])
-    match = next((one for one in iam_backend().roles.values() if name in (one.name, one.arn)), None)
+    match = next((role for role in iam_backend().roles.values() if name in (role.name, role.arn)), None)
     if match is None:
         raise aws_error("iam:*", "NoSuchEntity", kind="role", name=name)
     return match
@@ -168,7 +168,7 @@ def run(cloud: Cloud, cluster: Cluster, group: Group, count: int) -> list[dict[s
     if instances.get("Ec2KeyName"):
         params["KeyName"] = instances["Ec2KeyName"]
     launched = list(ask_in_role(cloud, cluster, "RunInstances", **params)["Instances"])
-    ids = [str(one["InstanceId"]) for one in launched]
+    ids = [str(instance["InstanceId"]) for instance in launched]
     try:
         own = tag_list({JOB_FLOW_TAG: cluster.id, GROUP_ROLE_TAG: group.role})
         ask_in_role(cloud, cluster, "CreateTags", Resources=ids, Tags=own)

@@ -57,7 +57,7 @@ def templates_of(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the launch templates that a request or a group names."""
     mixed = (params.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
     several = [mixed, *(mixed.get("Overrides") or [])]
-    named = [params.get("LaunchTemplate"), *(one.get("LaunchTemplateSpecification") for one in several)]
+    named = [params.get("LaunchTemplate"), *(override.get("LaunchTemplateSpecification") for override in several)]
     return [template for template in named if template]
 
 

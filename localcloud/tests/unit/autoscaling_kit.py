@@ -143,7 +143,7 @@ class Kit:
 
     @property
     def states(self) -> dict[str, str]:
-        return {one["InstanceId"]: one["LifecycleState"] for one in self.group["Instances"]}
+        return {instance["InstanceId"]: instance["LifecycleState"] for instance in self.group["Instances"]}
 
     @property
     def ids(self) -> list[str]:

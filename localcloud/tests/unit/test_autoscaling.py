@@ -58,7 +58,7 @@ def test_a_group_is_shown_as_it_was_asked_for(kit: Kit) -> None:
             "PropagateAtLaunch": True,
         }
     ]
-    assert [one["LaunchTemplate"]["Version"] for one in group["Instances"]] == ["1", "1"]
+    assert [instance["LaunchTemplate"]["Version"] for instance in group["Instances"]] == ["1", "1"]
     assert "Status" not in group
 
 
@@ -193,12 +193,12 @@ def test_a_new_template_version_is_for_new_instances_only(kit: Kit) -> None:
     kit.ec2.latest = 2
     kit.on("SetDesiredCapacity", DesiredCapacity=2)
     kit.wait()
-    assert [one["LaunchTemplate"]["Version"] for one in kit.group["Instances"]] == ["1", "2"]
+    assert [instance["LaunchTemplate"]["Version"] for instance in kit.group["Instances"]] == ["1", "2"]
 
 
 def test_instances_are_spread_over_zones(kit: Kit) -> None:
     kit.create(5, VPCZoneIdentifier="subnet-a,subnet-b,subnet-c")
-    zones = sorted(one["AvailabilityZone"][-1] for one in kit.group["Instances"])
+    zones = sorted(instance["AvailabilityZone"][-1] for instance in kit.group["Instances"])
     assert "".join(zones) == "aabbc"
 
 
@@ -244,7 +244,7 @@ def test_another_zone_takes_what_one_has_no_room_for(kit: Kit) -> None:
     kit.ec2.capacity = {("t3.micro", "us-east-1a"): 0}
     kit.create(3, VPCZoneIdentifier="subnet-a,subnet-b")
     kit.on("SuspendProcesses", ScalingProcesses=["AZRebalance"])
-    assert [one["AvailabilityZone"] for one in kit.group["Instances"]] == ["us-east-1b"] * 3
+    assert [instance["AvailabilityZone"] for instance in kit.group["Instances"]] == ["us-east-1b"] * 3
     failed = [activity for activity in kit.activities if activity["StatusCode"] == "Failed"]
     assert [json.loads(activity["Details"])["Subnet ID"] for activity in failed][-1:] == ["subnet-a"]
 
@@ -374,10 +374,10 @@ def test_suspended_processes_do_nothing(kit: Kit, process: str, healths: list[st
     kit.create(1)
     dead = kit.ids[0]
     kit.on("SuspendProcesses", ScalingProcesses=[process])
-    assert [one["ProcessName"] for one in kit.group["SuspendedProcesses"]] == [process]
+    assert [process["ProcessName"] for process in kit.group["SuspendedProcesses"]] == [process]
     kit.ec2.become(dead, "terminated")
     kit.wait(30)
-    assert [one["HealthStatus"] for one in kit.group["Instances"]] == healths
+    assert [instance["HealthStatus"] for instance in kit.group["Instances"]] == healths
     kit.on("ResumeProcesses")
     kit.wait()
     assert kit.group["SuspendedProcesses"] == []

@@ -84,7 +84,7 @@ def test_a_group_left_alone_becomes_what_was_asked_for(kit: Kit, seed: int) -> N
         kit.on("PutLifecycleHook", **{**hook, "DefaultResult": "CONTINUE"})
     kit.wait(2000)
 
-    desired, zones = kit.group["DesiredCapacity"], [one["AvailabilityZone"] for one in kit.group["Instances"]]
+    desired, zones = kit.group["DesiredCapacity"], [instance["AvailabilityZone"] for instance in kit.group["Instances"]]
     assert list(kit.states.values()) == ["InService"] * desired
     running = {name for name, seen in kit.ec2.instances.items() if seen.state != "terminated"}
     assert running == set(kit.ids)

@@ -61,7 +61,7 @@ class Site:
     @property
     def states(self) -> dict[str, str]:
         groups = self.ask("autoscaling", "DescribeAutoScalingGroups")["AutoScalingGroups"]
-        return {one["InstanceId"]: one["LifecycleState"] for group in groups for one in group["Instances"]}
+        return {member["InstanceId"]: member["LifecycleState"] for group in groups for member in group["Instances"]}
 
     @property
     def activities(self) -> list[dict[str, Any]]:
@@ -170,7 +170,11 @@ def test_a_subnet_that_is_gone_is_one_more_failed_activity(site: Site) -> None:
     site.ask("autoscaling", "SuspendProcesses", AutoScalingGroupName="g", ScalingProcesses=["AZRebalance"])
     site.ask("autoscaling", "SetDesiredCapacity", AutoScalingGroupName="g", DesiredCapacity=2)
     site.clock.advance(3)
-    failed = [json.loads(one["Details"])["Subnet ID"] for one in site.activities if one["StatusCode"] == "Failed"]
+    failed = [
+        json.loads(activity["Details"])["Subnet ID"]
+        for activity in site.activities
+        if activity["StatusCode"] == "Failed"
+    ]
     assert (failed, len(site.states)) == ([site.subnets[0]], 2)
 
 

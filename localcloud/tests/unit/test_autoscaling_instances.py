@@ -71,7 +71,9 @@ def test_a_hook_has_its_time_and_heartbeats_extend_it(kit: Kit, default: str, sa
     kit.wait(15)
     assert (kit.states.get(first) == "InService") == same
     if not same:
-        assert any("was abandoned: Heartbeat Timeout" in one.get("StatusMessage", "") for one in kit.activities)
+        assert any(
+            "was abandoned: Heartbeat Timeout" in activity.get("StatusMessage", "") for activity in kit.activities
+        )
 
 
 @pytest.mark.parametrize(("heartbeat", "end"), [(60, 6000), (7200, 48 * 3600)])
@@ -98,7 +100,7 @@ def test_hooks_are_shown_changed_and_deleted(kit: Kit) -> None:
     kit.create(1, LifecycleHookSpecificationList=[launch_hook()])
     kit.on("PutLifecycleHook", LifecycleHookName="ready", DefaultResult="CONTINUE")
     shown = kit.on("DescribeLifecycleHooks")["LifecycleHooks"]
-    assert [(one["HeartbeatTimeout"], one["GlobalTimeout"], one["DefaultResult"]) for one in shown] == [
+    assert [(hook["HeartbeatTimeout"], hook["GlobalTimeout"], hook["DefaultResult"]) for hook in shown] == [
         (60, 6000, "CONTINUE")
     ]
     kit.on("DeleteLifecycleHook", LifecycleHookName="ready")
@@ -149,7 +151,7 @@ def test_detaching(kit: Kit, decrement: bool, size: int) -> None:
 def test_instances_are_described_by_themselves(kit: Kit) -> None:
     kit.create(3)
     listed = kit.ask("DescribeAutoScalingInstances", InstanceIds=kit.ids[:1])["AutoScalingInstances"]
-    assert [(one["AutoScalingGroupName"], one["HealthStatus"], one["LifecycleState"]) for one in listed] == [
+    assert [(item["AutoScalingGroupName"], item["HealthStatus"], item["LifecycleState"]) for item in listed] == [
         ("g", "HEALTHY", "InService")
     ]
     first = kit.ask("DescribeAutoScalingInstances", MaxRecords=2)
@@ -214,4 +216,4 @@ def member(name: str, launched: float, version: str = "1", subnet: Subnet = A, *
 )
 def test_select_for_termination(members: list[Member], expected: str) -> None:
     current = LaunchTemplateSpecification("lt-1", "web", "$Latest")
-    assert [one.id for one in select_for_termination(members, current, 1)] == [expected]
+    assert [selected.id for selected in select_for_termination(members, current, 1)] == [expected]

@@ -52,7 +52,7 @@ def test_one_pool_for_all_regions_and_nothing_twice(ec2: Ec2, cloud: Cloud) -> N
 
 def test_api_only_instances_take_nothing_from_the_pool(ec2: Ec2) -> None:
     made = ec2.run(boots_nothing=True, NetworkInterfaces=PUBLIC, MaxCount=300)["Instances"]
-    assert all(one["PublicIpAddress"].startswith("203.0.113.") for one in made)
+    assert all(address["PublicIpAddress"].startswith("203.0.113.") for address in made)
     assert allocate(ec2)[1] == "198.51.100.3"
 
 

@@ -95,7 +95,9 @@ def test_pages(ec2: Ec2) -> None:
     while True:
         params: dict[str, Any] = {"MaxResults": 5} | ({"NextToken": token} if token else {})
         answer = ec2("DescribeInstances", **params)
-        seen.append([one["InstanceId"] for reservation in answer["Reservations"] for one in reservation["Instances"]])
+        seen.append(
+            [instance["InstanceId"] for reservation in answer["Reservations"] for instance in reservation["Instances"]]
+        )
         token = answer.get("NextToken")
         if token is None:
             break
@@ -129,7 +131,10 @@ def test_status(ec2: Ec2, cloud: Cloud) -> None:
 
     def status(**params: Any) -> dict[str, tuple[str, str]]:
         matches = ec2("DescribeInstanceStatus", **params)["InstanceStatuses"]
-        return {one["InstanceId"]: (one["InstanceStatus"]["Status"], one["SystemStatus"]["Status"]) for one in matches}
+        return {
+            match["InstanceId"]: (match["InstanceStatus"]["Status"], match["SystemStatus"]["Status"])
+            for match in matches
+        }
 
     assert status() == {running: ("ok", "ok")}
     assert status(IncludeAllInstances=True)[pending] == ("initializing", "initializing")

@@ -109,7 +109,7 @@ def test_a_group_of_another_network(ec2: Ec2) -> None:
 def test_addresses_start_at_four_the_lowest_free_first(ec2: Ec2, cloud: Cloud) -> None:
     _, subnet = ec2.subnet("10.0.0.0/28")
     first = ec2.run(SubnetId=subnet, MaxCount=3, boots_nothing=True)["Instances"]
-    assert [one["PrivateIpAddress"] for one in first] == ["10.0.0.4", "10.0.0.5", "10.0.0.6"]
+    assert [instance["PrivateIpAddress"] for instance in first] == ["10.0.0.4", "10.0.0.5", "10.0.0.6"]
     assert first[0]["PrivateDnsName"] == "ip-10-0-0-4.ec2.internal"
     ec2("TerminateInstances", InstanceIds=[first[1]["InstanceId"]])
     machine_exited(cloud, first[1]["InstanceId"], "destroyed")
@@ -229,7 +229,7 @@ def test_a_launch_template_in_all_its_parts(ec2: Ec2, cloud: Cloud, machines: Re
     assert instance["IamInstanceProfile"]["Arn"] == arn
     assert instance["Placement"]["GroupName"] == "close"
     assert instance["MetadataOptions"]["HttpTokens"] == "required"
-    assert [one["GroupId"] for one in instance["SecurityGroups"]] == [group]
+    assert [group["GroupId"] for group in instance["SecurityGroups"]] == [group]
     assert instance["PublicIpAddress"].startswith("198.51.100.")
     [mapping] = instance["BlockDeviceMappings"]
     [volume] = ec2("DescribeVolumes", VolumeIds=[mapping["Ebs"]["VolumeId"]])["Volumes"]
@@ -258,7 +258,11 @@ def test_versions_of_a_template(ec2: Ec2) -> None:
 
     assert launched() == "t3.micro"
     ec2("ModifyLaunchTemplate", LaunchTemplateName="versions", DefaultVersion="2")
-    assert [launched(Version=one) for one in ("1", "$Default", "$Latest")] == ["t3.micro", "t3.small", "t3.medium"]
+    assert [launched(Version=version) for version in ("1", "$Default", "$Latest")] == [
+        "t3.micro",
+        "t3.small",
+        "t3.medium",
+    ]
     with ec2.refused("InvalidLaunchTemplateId.VersionNotFound"):
         launched(Version="4")
     made = ec2(
@@ -270,7 +274,7 @@ def test_versions_of_a_template(ec2: Ec2) -> None:
     assert made["LaunchTemplateVersion"]["VersionNumber"] == 4
     assert made["LaunchTemplateVersion"]["LaunchTemplateData"]["InstanceType"] == "t3.small"
     listed = ec2("DescribeLaunchTemplateVersions", LaunchTemplateName="versions")["LaunchTemplateVersions"]
-    assert [(one["VersionNumber"], one["DefaultVersion"]) for one in listed] == [
+    assert [(item["VersionNumber"], item["DefaultVersion"]) for item in listed] == [
         (4, False),
         (3, False),
         (2, True),
@@ -298,11 +302,11 @@ def test_network_cards(ec2: Ec2) -> None:
     ]
     instance = ec2.run(InstanceType="p4d.24xlarge", NetworkInterfaces=interfaces)["Instances"][0]
     shown = [
-        (one["Attachment"]["NetworkCardIndex"], one["Attachment"]["DeviceIndex"])
-        for one in instance["NetworkInterfaces"]
+        (card["Attachment"]["NetworkCardIndex"], card["Attachment"]["DeviceIndex"])
+        for card in instance["NetworkInterfaces"]
     ]
     assert shown == [(0, 0), (1, 1), (2, 1), (3, 1)]
-    assert len({one["MacAddress"] for one in instance["NetworkInterfaces"]}) == 4
+    assert len({card["MacAddress"] for card in instance["NetworkInterfaces"]}) == 4
     with ec2.refused("InvalidParameterValue", "Network card index 4"):
         ec2.run(InstanceType="p4d.24xlarge", NetworkInterfaces=[*interfaces, {**interfaces[3], "NetworkCardIndex": 4}])
 

@@ -129,8 +129,8 @@ def test_groups_of_an_instance_can_be_changed(ec2: Ec2) -> None:
     interface = ec2.describe(instance)["NetworkInterfaces"][0]["NetworkInterfaceId"]
     ec2("ModifyNetworkInterfaceAttribute", NetworkInterfaceId=interface, Groups=[second])
     described = ec2.describe(instance)
-    assert [one["GroupId"] for one in described["SecurityGroups"]] == [second]
-    assert [one["GroupId"] for one in described["NetworkInterfaces"][0]["Groups"]] == [second]
+    assert [named["GroupId"] for named in described["SecurityGroups"]] == [second]
+    assert [named["GroupId"] for named in described["NetworkInterfaces"][0]["Groups"]] == [second]
 
 
 def test_a_network_is_taken_down_from_the_inside_out(ec2: Ec2, clock: ManualClock) -> None:
@@ -208,7 +208,7 @@ def test_views_of_a_network(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
     instance = ec2.running(SubnetId=private, SecurityGroupIds=[key])
 
     def view() -> Any:
-        return next(one for one in vpc_views(cloud) if one.id == vpc)
+        return next(view for view in vpc_views(cloud) if view.id == vpc)
 
     seen = view()
     assert (seen.region, seen.cidrs, seen.dns_support, seen.dns_hostnames) == (REGION, ("10.0.0.0/16",), True, True)
@@ -219,13 +219,13 @@ def test_views_of_a_network(ec2: Ec2, cloud: Cloud, clock: ManualClock) -> None:
     assert (subnets[public].s3_endpoint, subnets[private].s3_endpoint) == (False, True)
     [gateway_view] = seen.nat_gateways
     assert (gateway_view.public_ip, gateway_view.state) == (allocation["PublicIp"], "available")
-    rules = next(one for one in seen.security_groups if one.id == key)
+    rules = next(shown for shown in seen.security_groups if shown.id == key)
     assert rules.ingress == (
         Permission("tcp", 22, 22, cidrs=("10.0.0.0/8",)),
         Permission("-1", None, None, groups=(key,)),
     )
     assert rules.egress == (Permission("-1", None, None, cidrs=("0.0.0.0/0",)),)
-    assert [one.id for one in seen.instances] == [instance["InstanceId"]]
+    assert [instance.id for instance in seen.instances] == [instance["InstanceId"]]
     ec2("DeleteNatGateway", NatGatewayId=nat)
     clock.advance(0)
     assert {subnet.id: subnet for subnet in view().subnets}[private].routes[1].kind == "other"

@@ -294,7 +294,7 @@ def test_an_endpoint_brings_its_route_and_takes_it_away(ec2: Ec2) -> None:
 
     def endpoint_routes(table: str) -> list[str]:
         [result] = ec2("DescribeRouteTables", RouteTableIds=[ids[table]])["RouteTables"]
-        return [one["GatewayId"] for one in result["Routes"] if one.get("DestinationPrefixListId")]
+        return [entry["GatewayId"] for entry in result["Routes"] if entry.get("DestinationPrefixListId")]
 
     assert (endpoint_routes("table"), endpoint_routes("second_table")) == ([ids["endpoint"]], [])
     change = {"AddRouteTableIds": [ids["second_table"]], "RemoveRouteTableIds": [ids["table"]]}

@@ -63,7 +63,9 @@ def test_many_instances_cost_no_more_each_than_few(client: Any) -> None:
             ImageId=API_ONLY.id, InstanceType="t3.micro", MinCount=count, MaxCount=count, TagSpecifications=tags
         )["Instances"]
         reservations = client.describe_instances()["Reservations"]
-        described = {one["InstanceId"]: one for reservation in reservations for one in reservation["Instances"]}
+        described = {
+            instance["InstanceId"]: instance for reservation in reservations for instance in reservation["Instances"]
+        }
         newest = described[made[-1]["InstanceId"]]
         assert newest["Tags"] == [{"Key": "Name", "Value": "a & <b>"}] and isinstance(newest["LaunchTime"], datetime)
         return min(processor_seconds(client.describe_instances) for _ in range(3))

@@ -113,7 +113,7 @@ def test_pages_hold_what_was_asked_for_and_lead_on(ask: Ask) -> None:
     seen, marker = [], None
     while True:
         page = ask("DescribeFileSystems", MaxItems=2, **({"Marker": marker} if marker else {}))
-        seen.append([one["CreationToken"] for one in page["FileSystems"]])
+        seen.append([system["CreationToken"] for system in page["FileSystems"]])
         if (marker := page.get("NextMarker")) is None:
             break
     assert seen == [["a", "b"], ["c"]]

@@ -317,9 +317,9 @@ def test_a_cluster_ends_where_its_service_role_may_set_tags_in_the_launching_cal
     emr.clock.advance(100)
     status = emr.status(cluster)
     assert (status["State"], status["StateChangeReason"]["Code"]) == ("TERMINATED_WITH_ERRORS", "VALIDATION_ERROR")
-    launched = [one for each in emr.ec2("DescribeInstances")["Reservations"] for one in each["Instances"]]
+    launched = [instance for each in emr.ec2("DescribeInstances")["Reservations"] for instance in each["Instances"]]
     assert launched
-    assert {one["State"]["Name"] for one in launched} <= {"shutting-down", "terminated"}
+    assert {instance["State"]["Name"] for instance in launched} <= {"shutting-down", "terminated"}
 
 
 def test_without_capacity_a_cluster_ends_with_an_error(emr: Emr, cloud: Cloud) -> None:

@@ -217,7 +217,7 @@ NEEDS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         "s3",
         "PutObject",
         {"Bucket": "b", "Key": "k", "Tagging": "a=1", "ACL": "private"},
-        [f"s3:{one} arn:aws:s3:::b/k" for one in ("PutObject", "PutObjectAcl", "PutObjectTagging")],
+        [f"s3:{action} arn:aws:s3:::b/k" for action in ("PutObject", "PutObjectAcl", "PutObjectTagging")],
     ),
     "a source as text": (
         "s3",
@@ -360,7 +360,7 @@ def test_spot_needs_its_role_once() -> None:
     result = pairs(needs("ec2", "RunInstances", world, **asked))
     assert "ec2:RunInstances spot-instances-request/*" in result
     assert "iam:CreateServiceLinkedRole role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in result
-    assert not any("CreateServiceLinkedRole" in one for one in pairs(needs("ec2", "RunInstances", **asked)))
+    assert not any("CreateServiceLinkedRole" in pair for pair in pairs(needs("ec2", "RunInstances", **asked)))
 
 
 def test_a_group_with_a_template_is_tried_in_its_callers_name() -> None:

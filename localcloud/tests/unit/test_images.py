@@ -48,7 +48,7 @@ def test_an_unknown_feature_of_an_image_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("region", ["us-east-1", "ap-southeast-2"])
 def test_ours_and_no_others_in_every_region(ec2: Ec2, region: str) -> None:
-    result = {one["Name"]: one for one in ec2("DescribeImages", region=region)["Images"]}
+    result = {image["Name"]: image for image in ec2("DescribeImages", region=region)["Images"]}
     assert {"localcloud-debian-12", "localcloud-api-only"} <= set(result)
     assert all(name.startswith(("localcloud-", "Deep Learning ")) for name in result)
     base = result["localcloud-debian-12"]
@@ -72,7 +72,7 @@ def test_ours_and_no_others_in_every_region(ec2: Ec2, region: str) -> None:
     ],
 )
 def test_choosing(ec2: Ec2, params: dict[str, Any], names: list[str]) -> None:
-    assert [one["Name"] for one in ec2("DescribeImages", **params)["Images"]] == names
+    assert [image["Name"] for image in ec2("DescribeImages", **params)["Images"]] == names
 
 
 def test_a_deprecated_image_is_shown_to_its_owner_and_to_who_asks_for_it(ec2: Ec2, cloud: Cloud) -> None:
@@ -82,7 +82,11 @@ def test_a_deprecated_image_is_shown_to_its_owner_and_to_who_asks_for_it(ec2: Ec
 
     def shown(**params: Any) -> dict[str, str | None]:
         described = ec2("DescribeImages", **params)["Images"]
-        return {one["ImageId"]: one.get("DeprecationTime") for one in described if one["ImageId"] in (BASE.id, own.id)}
+        return {
+            image["ImageId"]: image.get("DeprecationTime")
+            for image in described
+            if image["ImageId"] in (BASE.id, own.id)
+        }
 
     by_filter = [{"Name": "image-id", "Values": [BASE.id]}]
     assert shown() == {own.id: own.created} and shown(Filters=by_filter) == {}
@@ -146,7 +150,7 @@ def test_images_that_are_none(ec2: Ec2, image: str, code: str) -> None:
 
 
 def test_files_of_an_image(ec2: Ec2, cloud: Cloud) -> None:
-    torch = next(one for one in ec2("DescribeImages")["Images"] if "PyTorch 2.9 (Ubuntu 24.04)" in one["Name"])[
+    torch = next(image for image in ec2("DescribeImages")["Images"] if "PyTorch 2.9 (Ubuntu 24.04)" in image["Name"])[
         "ImageId"
     ]
     assert path_of(cloud, BASE.id) is None
@@ -175,7 +179,7 @@ def test_parameters_name_images_that_can_be_launched(ec2: Ec2) -> None:
         MaxResults=10,
         NextToken=answer["NextToken"],
     )
-    result = {one["Name"]: one["Value"] for one in answer["Parameters"] + more["Parameters"]}
+    result = {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"] + more["Parameters"]}
     assert UBUNTU in result
     for value in result.values():
         assert ec2.run(ImageId=value)
@@ -190,7 +194,7 @@ def test_a_parameter_by_itself_and_among_others(ec2: Ec2) -> None:
     assert ec2("GetParameter", service="ssm", Name="/mine")["Parameter"]["Value"] == "v"
     names = ["/mine", "/yours", UBUNTU, "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-6.1-x86_64"]
     answer = ec2("GetParameters", service="ssm", Names=names)
-    assert [one["Name"] for one in answer["Parameters"]] == ["/mine", UBUNTU]
+    assert [parameter["Name"] for parameter in answer["Parameters"]] == ["/mine", UBUNTU]
     assert answer["InvalidParameters"] == ["/yours", names[3]]
     assert ec2("GetParametersByPath", service="ssm", Path="/")["Parameters"][0]["Name"] == "/mine"
 
@@ -206,7 +210,7 @@ def test_an_image_of_a_stopped_instance(ec2: Ec2, cloud: Cloud, machines: Record
     with ec2.refused("InvalidAMIName.Duplicate"):
         ec2("CreateImage", **request)
     pending = [{"Name": "state", "Values": ["pending"]}]
-    assert [one["Name"] for one in ec2("DescribeImages", Filters=pending)["Images"]] == ["mine"]
+    assert [image["Name"] for image in ec2("DescribeImages", Filters=pending)["Images"]] == ["mine"]
     with ec2.refused("InvalidAMIID.Unavailable"):
         ec2.run(ImageId=image_id)
     machines.copied((Path("/copy"), Path("/base")))
@@ -214,7 +218,7 @@ def test_an_image_of_a_stopped_instance(ec2: Ec2, cloud: Cloud, machines: Record
     [image] = ec2("DescribeImages", Owners=["self"])["Images"]
     assert (image["State"], image["Tags"]) == ("available", [{"Key": "a", "Value": "image"}])
     assert images_of(cloud)[image_id].layers == (Path("/copy"), Path("/base"))
-    assert not [one for one in ec2("DescribeImages", region="eu-west-1")["Images"] if one["Name"] == "mine"]
+    assert not [image for image in ec2("DescribeImages", region="eu-west-1")["Images"] if image["Name"] == "mine"]
     assert ec2.run(ImageId=image_id)["Instances"][0]["ImageId"] == image_id
     assert ec2("DescribeImageAttribute", ImageId=image_id, Attribute="launchPermission")["LaunchPermissions"] == []
     # Its snapshot outlives it.

@@ -50,7 +50,7 @@ def test_a_call_that_names_a_new_resource_does_not_find_it_once(aws: Aws) -> Non
     with refused("InvalidVpcID.NotFound", name):
         ec2.create_subnet(VpcId=name, CidrBlock="10.0.0.0/24")
     assert ec2.create_subnet(VpcId=name, CidrBlock="10.0.0.0/24")["Subnet"]["VpcId"] == name
-    assert name in [one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]]
+    assert name in [shown["VpcId"] for shown in ec2.describe_vpcs()["Vpcs"]]
 
 
 def test_a_list_leaves_a_new_resource_out_once(aws: Aws) -> None:
@@ -58,7 +58,7 @@ def test_a_list_leaves_a_new_resource_out_once(aws: Aws) -> None:
     first = vpc(ec2, TagSpecifications=CLUSTER)
     mine = [{"Name": "tag:cluster", "Values": ["a"]}]
     assert ec2.describe_vpcs(Filters=mine)["Vpcs"] == []
-    assert [one["VpcId"] for one in ec2.describe_vpcs(Filters=mine)["Vpcs"]] == [first]
+    assert [shown["VpcId"] for shown in ec2.describe_vpcs(Filters=mine)["Vpcs"]] == [first]
     second = vpc(ec2, TagSpecifications=CLUSTER)
     resources = [{"Name": "resource-id", "Values": [second]}]
     assert ec2.describe_tags(Filters=resources)["Tags"] == []

@@ -129,7 +129,7 @@ def types(ec2: Ec2, **params: Any) -> dict[str, dict[str, Any]]:
     result: dict[str, dict[str, Any]] = {}
     while True:
         answer = ec2("DescribeInstanceTypes", **params)
-        result |= {one["InstanceType"]: one for one in answer["InstanceTypes"]}
+        result |= {described["InstanceType"]: described for described in answer["InstanceTypes"]}
         if "NextToken" not in answer:
             return result
         params["NextToken"] = answer["NextToken"]
@@ -154,7 +154,7 @@ def types(ec2: Ec2, **params: Any) -> dict[str, dict[str, Any]]:
 def test_types(ec2: Ec2, cloud: Cloud, name: str, vcpus: int, gpus: int, gpu: str, elastic: int) -> None:
     result = types(ec2, InstanceTypes=[name])[name]
     assert result["VCpuInfo"]["DefaultVCpus"] == vcpus
-    assert sum(one["Count"] for one in result.get("GpuInfo", {}).get("Gpus", [])) == gpus
+    assert sum(gpu["Count"] for gpu in result.get("GpuInfo", {}).get("Gpus", [])) == gpus
     assert result["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) == elastic
     instance = ec2.run(InstanceType=name)["Instances"][0]
     view = find_instance(cloud, instance["InstanceId"])
@@ -182,7 +182,7 @@ def test_where_types_are_offered(ec2: Ec2) -> None:
     def zones(name: str, region: str = "us-east-1") -> list[str]:
         filters = [{"Name": "instance-type", "Values": [name]}]
         answer = ec2("DescribeInstanceTypeOfferings", region=region, LocationType="availability-zone", Filters=filters)
-        return [one["Location"] for one in answer["InstanceTypeOfferings"]]
+        return [offering["Location"] for offering in answer["InstanceTypeOfferings"]]
 
     assert len(zones("p3.2xlarge")) == 6
     assert zones("t3.micro", "ap-southeast-2") == [f"ap-southeast-2{letter}" for letter in "abc"]

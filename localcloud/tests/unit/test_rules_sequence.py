@@ -63,7 +63,9 @@ class Operator:
 
     def provision(self) -> None:
         def ours(*kinds: str) -> dict[str, Any]:
-            return {"TagSpecifications": [one for kind in kinds for one in tagged(kind, cluster="c")]}
+            return {
+                "TagSpecifications": [specification for kind in kinds for specification in tagged(kind, cluster="c")]
+            }
 
         bare = {"Tags": tags(cluster="c")}
         ask = self.ask

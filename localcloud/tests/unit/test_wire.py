@@ -96,7 +96,7 @@ def test_file_systems(session: Any, clock: ManualClock) -> None:
     client.tag_resource(ResourceId=made["FileSystemId"], Tags=[{"Key": "a", "Value": "b"}])
     assert client.describe_file_systems()["FileSystems"][0]["Tags"] == [{"Key": "a", "Value": "b"}]
     pages = client.get_paginator("describe_file_systems").paginate(PaginationConfig={"PageSize": 1})
-    assert [one["LifeCycleState"] for page in pages for one in page["FileSystems"]] == ["available"]
+    assert [system["LifeCycleState"] for page in pages for system in page["FileSystems"]] == ["available"]
     with pytest.raises(client.exceptions.FileSystemAlreadyExists, match=made["FileSystemId"]):
         client.create_file_system(CreationToken="one")
 

@@ -199,7 +199,7 @@ def _describe_workers(
 ) -> dict[str, Any]:
     """Return the facts about the workers that AWS has, or EMR's core nodes."""
     name = Names(cluster["name"]).workers_group
-    count = next((int(one["DesiredCapacity"]) for one in groups if one["AutoScalingGroupName"] == name), None)
+    count = next((int(group["DesiredCapacity"]) for group in groups if group["AutoScalingGroupName"] == name), None)
     filters = {f"tag:{GROUP_TAG}": [name]}
     if emr_clusters:
         flow = str(emr_clusters[0]["Id"])
@@ -221,7 +221,7 @@ def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[st
     foreign = foreign_actions(actions, cluster, now)
     to_delete = [action for action in foreign if action.shown in delete_actions]
     gone = {(action.group, action.name) for action in to_delete}
-    left = [one for one in actions if (one["AutoScalingGroupName"], one["ScheduledActionName"]) not in gone]
+    left = [action for action in actions if (action["AutoScalingGroupName"], action["ScheduledActionName"]) not in gone]
     return {
         "ends": scheduled_ends(left, cluster, now),
         "foreign_actions": [action for action in foreign if action not in to_delete],

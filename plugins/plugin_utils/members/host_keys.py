@@ -161,7 +161,7 @@ def _route(machine: SshHost, jump: SshHost | None, login: Login, own_file: str) 
             " --document-name AWS-StartSSHSession --parameters portNumber=%p",
         ]
     addresses = [machine.public_address] if machine is jump else []
-    address = [f"HostName {one}" for one in [*addresses, machine.private_address] if _is_address(one)][:1]
+    address = [f"HostName {address}" for address in [*addresses, machine.private_address] if _is_address(address)][:1]
     if machine is jump:
         # The bastion is in the user's own configuration of ssh.
         return [*address, f"ProxyCommand ssh -o ForwardAgent=no -W %h:%p {login.bastion}"] if login.bastion else address

@@ -185,9 +185,7 @@ def health_of(resources: ClusterResources, shortages: Mapping[str, Shortage] | N
         why = "there is no EMR cluster: it is not created yet, or has ended, as it does after cluster_emr_idle_minutes"
         return Health("failed", most, in_service, [why])
     missing = [
-        what
-        for what in ("master", "workers")
-        if not any(group.name == f"{resources.cluster}-{what}" for group in groups)
+        what for what in ("master", "workers") if f"{resources.cluster}-{what}" not in {group.name for group in groups}
     ]
     if missing:
         return Health("creating", most, in_service, [f"there is no group of {' and no group of '.join(missing)} yet"])

@@ -56,11 +56,10 @@ class Costs:
 def read_costs(aws: Aws, resources: ClusterResources, history: GroupHistory) -> Costs:
     """Read the prices and the machines of a cluster, with those that have ended."""
     machines, has_history = present_machines(resources), True
+    present = {instance.id for instance in resources.of_kind("instance")}
     try:
         for group in resources.of_kind("auto_scaling_group"):
-            machines += _former_machines(
-                history, group.name, {instance.id for instance in resources.of_kind("instance")}
-            )
+            machines += _former_machines(history, group.name, present)
     except AwsError:
         has_history = False
     has_history &= not resources.of_kind("emr_cluster")

@@ -8,7 +8,7 @@ import os
 import runpy
 import sys
 
-# NCCL refuses two ranks of one host on a GPU. The preflight, too, shall take each for a node.
+# NCCL refuses two ranks of one host on a GPU. The preflight, too, has to count each as a node.
 os.environ["NCCL_HOSTID"] = f"rank{os.environ['RANK']}"
 os.environ["GROUP_RANK"] = os.environ["RANK"]
 

@@ -78,8 +78,8 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 def watched(count: int = 2) -> Members:
     """Members with GPUs, all on the loopback address."""
-    found = members(count)
-    return replace(found, members=tuple(replace(each, private_ip="127.0.0.1", gpus=2) for each in found.members))
+    listed = members(count)
+    return replace(listed, members=tuple(replace(each, private_ip="127.0.0.1", gpus=2) for each in listed.members))
 
 
 @contextmanager

@@ -219,10 +219,10 @@ def test_every_value_is_escaped() -> None:
         shown(cluster=EVIL, region=EVIL, generation=EVIL, desired=EVIL, problems=[EVIL], runs=[run], members=[member])
     )
     assert text.count(EVIL[:8]) == 0 and "evil.example" in text and "\x1b" not in text
-    for found in (Elements(text), Elements(page_html.error_page(EVIL, EVIL))):
-        assert not found.names & {"script", "img", "link", "iframe", "object", "base", "form", "a"}
-        assert not {name for name in found.attributes if name.startswith("on")}
-        assert not found.attributes & {"src", "href", "style"}
+    for elements in (Elements(text), Elements(page_html.error_page(EVIL, EVIL))):
+        assert not elements.names & {"script", "img", "link", "iframe", "object", "base", "form", "a"}
+        assert not {name for name in elements.attributes if name.startswith("on")}
+        assert not elements.attributes & {"src", "href", "style"}
 
 
 def test_the_policy_allows_its_own_styles_and_nothing_else(address: int) -> None:

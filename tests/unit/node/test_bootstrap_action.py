@@ -42,7 +42,7 @@ def run(
         ('INFO = "/mnt/var/lib/info"', f'INFO = "{folder}"'),
         ('PYTHON = "/usr/bin/python3"', f'PYTHON = "{sys.executable}"'),
         ("DEADLINE_SECONDS = 2400", f"DEADLINE_SECONDS = {deadline}"),
-        # Whoever runs the tests is root on the machine, or not.
+        # The user who runs the tests is root on the machine, or not.
         ("if os.geteuid():", f"if {sudo} and not os.environ.get('ROOT'):"),
     ):
         assert wrapper.count(line) == 1

@@ -96,7 +96,7 @@ ROWS = RemappedRows(0, 1, pending=False, failed=False)
 
 
 @pytest.mark.parametrize(
-    ("gpu", "found"),
+    ("gpu", "expected"),
     [
         (Gpu(2), []),
         (Gpu(2, ecc_corrected=100, ecc_uncorrected=0, remapped_rows=ROWS), []),
@@ -113,8 +113,8 @@ ROWS = RemappedRows(0, 1, pending=False, failed=False)
     ],
 )
 @pytest.mark.stand_in("NVIDIA's library: readings of the test")
-def test_what_nvml_shows_of_a_gpu(gpu: Gpu, found: list[Fault]) -> None:
-    assert faults.of_reading(Reading(gpus=(gpu,)), 1) == found
+def test_what_nvml_shows_of_a_gpu(gpu: Gpu, expected: list[Fault]) -> None:
+    assert faults.of_reading(Reading(gpus=(gpu,)), 1) == expected
 
 
 def test_a_device_that_nvml_does_not_list_any_more_is_the_nodes_fault() -> None:
@@ -197,9 +197,9 @@ def test_errors_count_only_if_it_is_known_that_they_are_new() -> None:
 def test_of_many_faults_an_answer_has_the_nodes_own(log: Path) -> None:
     lines = [message(number, xid(13, address=f"PCI:0000:{number:02x}:00")) for number in range(100)]
     log.write_text("".join([*lines, message(100, xid(79))]))
-    found = evidence.collect(Reading(), None, kernel_log.NONE)
-    assert len(found.log) == evidence.MOST_FAULTS and found.log[0].is_the_nodes
-    evidence.parse(json.loads(json.dumps(evidence.as_json(found))), "it")
+    collected = evidence.collect(Reading(), None, kernel_log.NONE)
+    assert len(collected.log) == evidence.MOST_FAULTS and collected.log[0].is_the_nodes
+    evidence.parse(json.loads(json.dumps(evidence.as_json(collected))), "it")
 
 
 # Blame
@@ -212,7 +212,7 @@ BUS, PAGE, EVENT = (
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("faults_by_node", "expected"),
     [
         ({}, Blame()),
         ({"w1": [], "w2": [EVENT]}, Blame()),
@@ -230,9 +230,9 @@ BUS, PAGE, EVENT = (
     ],
 )
 def test_a_node_is_at_fault_by_the_levels_of_its_own_faults_alone(
-    found: dict[str, Sequence[Fault] | None], expected: Blame
+    faults_by_node: dict[str, Sequence[Fault] | None], expected: Blame
 ) -> None:
-    assert blame(found) == expected
+    assert blame(faults_by_node) == expected
 
 
 def test_faults_on_all_nodes_hold_none_of_them() -> None:

@@ -74,11 +74,11 @@ def test_an_incomplete_last_line_is_left_out(tmp_path: Path) -> None:
 def test_of_a_long_run_some_points_are_read_from_the_beginning_to_the_end(tmp_path: Path) -> None:
     path = events(tmp_path, *map(progress, range(20_000)))
     assert os.path.getsize(path) > 3 * 2**20
-    found = curves.curve(path)
-    assert len(found) == curves.WINDOWS
-    times = [each["time"] for each in found]
+    points = curves.curve(path)
+    assert len(points) == curves.WINDOWS
+    times = [each["time"] for each in points]
     assert times == sorted(set(times))
-    assert found[0]["step"] < 500 and found[-1] == point(19_999)
+    assert points[0]["step"] < 500 and points[-1] == point(19_999)
     gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
     assert max(gaps) < 2 * 60_000 / curves.WINDOWS
     newest = curves.newest(path)

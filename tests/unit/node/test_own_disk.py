@@ -26,7 +26,7 @@ def device(path: str, **more: Any) -> dict[str, Any]:
         ([], []),
         ([device("/dev/nvme0n1", model="Amazon Elastic Block Store")], []),
         ([device("/dev/nvme1n1"), device("/dev/nvme2n1")], ["/dev/nvme1n1", "/dev/nvme2n1"]),
-        # Somebody uses these.
+        # These are in use.
         ([device("/dev/nvme1n1", mountpoint="/scratch")], []),
         ([device("/dev/nvme1n1", children=[{"path": "/dev/nvme1n1p1"}])], []),
         ([device("/dev/nvme1n1", fstype="ext4", label="scratch")], []),
@@ -35,12 +35,12 @@ def device(path: str, **more: Any) -> dict[str, Any]:
         ([device("/dev/nvme1n1", fstype="linux_raid_member", label="ip-10-0-0-5:deeplearning")], ["/dev/nvme1n1"]),
     ],
 )
-def test_volumes_that_nobody_uses_are_taken(devices: list[dict[str, Any]], expected: list[str]) -> None:
+def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: list[str]) -> None:
     assert [volume.device for volume in volumes(json.dumps({"blockdevices": devices}))] == expected
 
 
 @pytest.mark.parametrize(
-    ("found", "commands"),
+    ("volumes", "commands"),
     [
         (
             [Volume("/dev/nvme1n1")],
@@ -70,8 +70,10 @@ def test_volumes_that_nobody_uses_are_taken(devices: list[dict[str, Any]], expec
     ],
 )  # fmt: skip
 @pytest.mark.stand_in("the disks: commands are compared and not run")
-def test_one_volume_gets_a_file_system_and_several_are_striped(found: list[Volume], commands: list[list[str]]) -> None:
-    assert mount_commands(found, ROOT) == commands
+def test_one_volume_gets_a_file_system_and_several_are_striped(
+    volumes: list[Volume], commands: list[list[str]]
+) -> None:
+    assert mount_commands(volumes, ROOT) == commands
 
 
 @pytest.fixture

@@ -125,19 +125,19 @@ def listed(world: World) -> Members:
     return world.current
 
 
-def names(found: Allocation | None) -> list[str]:
-    assert found
-    return [node.name for node in found.nodes]
+def names(allocation: Allocation | None) -> list[str]:
+    assert allocation
+    return [node.name for node in allocation.nodes]
 
 
 def test_all_nodes_are_surveyed_and_reserved_at_once(world: World) -> None:
     kinds = ["a.x", "b.x", "a.x", "b.x"]
     ranked = zip(listed(world).members, kinds, strict=True)
     world.current = replace(listed(world), members=tuple(replace(each, instance_type=kind) for each, kind in ranked))
-    found = world.wait()
-    assert found and names(found) == NAMES and world.slept == [] and world.reports == []
-    assert found.generation == 3 and found.master == NAMES[0] and found.machines == {"a.x": 2, "b.x": 2}
-    assert found.boot_ids == {f"deeplearning-worker{rank}": f"boot-{rank}" for rank in range(1, 5)}
+    allocation = world.wait()
+    assert allocation and names(allocation) == NAMES and world.slept == [] and world.reports == []
+    assert allocation.generation == 3 and allocation.master == NAMES[0] and allocation.machines == {"a.x": 2, "b.x": 2}
+    assert allocation.boot_ids == {f"deeplearning-worker{rank}": f"boot-{rank}" for rank in range(1, 5)}
     assert world.reserved == [NAMES, NAMES]
 
 
@@ -329,10 +329,10 @@ def test_a_node_with_a_problem_ends_a_first_start_and_is_left_out_after_a_loss(w
     with pytest.raises(UserError, match="^x lacks EFS.$"):
         world.wait()
     assert world.slept == []
-    found = world.wait(first=False)
+    allocation = world.wait(first=False)
     remaining = [NAMES[0], *NAMES[2:]]
-    assert found and names(found) == list(found.boot_ids) == remaining
-    assert world.reserved[-2:] == [NAMES, remaining] and sum(found.machines.values()) == 3
+    assert allocation and names(allocation) == list(allocation.boot_ids) == remaining
+    assert world.reserved[-2:] == [NAMES, remaining] and sum(allocation.machines.values()) == 3
 
 
 def test_a_node_that_copies_its_data_is_waited_for_without_a_limit(world: World) -> None:

@@ -277,7 +277,7 @@ def test_the_events_of_all_processes_need_one_open_file(run: Folder, monkeypatch
         attempt.handle_message(number, {"pid": 4711})
         attempt.handle_message(number, {"time": 1.0, "end": 0})
     os.rename(run.file("moved"), run.file("events.jsonl"))
-    # Whoever follows the run sees them at once, and the next master with the state.
+    # A user who follows the run sees them at once, and the next master with the state.
     assert [event["event"] for event in run.events()].count("process") == 4 and not handles
     attempt.save_pending()
     assert handles[0] == os.path.realpath(run.file("events.jsonl"))

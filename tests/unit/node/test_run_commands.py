@@ -190,8 +190,8 @@ def test_a_run_is_stopped_in_the_name_of_who_asks(master: Master, unanswered: li
     master.supervise("r1")
     ends(folder, master.systemd, unanswered=unanswered)
     master.monkeypatch.setenv("SUDO_USER", "bob")
-    found, output, errors = master.call("stop", "r1")
-    assert (found, output) == (code, "run r1 was stopped\n")
+    status, output, errors = master.call("stop", "r1")
+    assert (status, output) == (code, "run r1 was stopped\n")
     request = folder.read("stop.json") or {}
     assert request["asked_by"] == "bob" and request["asked_at"].startswith("2")
     assert master.systemd.calls == [("stop", SUPERVISOR.format("r1"))]

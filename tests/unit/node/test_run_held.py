@@ -180,7 +180,7 @@ def test_an_answer_without_end_fills_no_memory_and_blames_nothing(master: Master
 def test_the_master_does_not_wait_for_its_own_program_that_cannot_be_killed(
     master: Master, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """sudo runs it as root, and whoever is not root may not kill it."""
+    """sudo runs it as root, and other users may not kill it."""
     run, kill, begun = master.create_run(), os.killpg, list[int]()
 
     def refuse(group: int, number: int) -> None:

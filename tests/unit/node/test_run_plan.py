@@ -224,7 +224,8 @@ def test_tensorflow_gets_the_addresses_of_all_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "distribution"), [(name, one) for name, known in DISTRIBUTIONS.items() for one in known]
+    ("framework", "distribution"),
+    [(name, distribution) for name, known in DISTRIBUTIONS.items() for distribution in known],
 )
 def test_tensorflow_has_keras_2_however_it_is_distributed(framework: str, distribution: str) -> None:
     plan = plans.make(record(framework, distribution), nodes(1, 0))
@@ -250,7 +251,8 @@ def test_no_process_of_a_run_on_processors_sees_a_gpu(distribution: str) -> None
 
 @pytest.mark.parametrize("processor", [True, False])
 @pytest.mark.parametrize(
-    ("framework", "distribution"), [(name, one) for name, known in DISTRIBUTIONS.items() for one in known]
+    ("framework", "distribution"),
+    [(name, distribution) for name, known in DISTRIBUTIONS.items() for distribution in known],
 )
 def test_trackers_of_gpus_are_off_in_tensorpacks_runs_on_processors_alone(
     framework: str, distribution: str, processor: bool
@@ -397,8 +399,8 @@ def test_every_process_is_told_how_many_gpus_it_has_to_see(
 ) -> None:
     plan = make_plan(distribution, 2, 4)
     start = {**RUN, "processor": processor}
-    told = {(process.role, variables(start, plan, process)["DEEPLEARNING_GPUS"]) for process in plan.processes}
-    assert told == set(expected.items())
+    gpus = {(process.role, variables(start, plan, process)["DEEPLEARNING_GPUS"]) for process in plan.processes}
+    assert gpus == set(expected.items())
 
 
 OWN_VARIABLES = {

@@ -104,7 +104,7 @@ def test_an_evaluation_of_half_an_hour_is_no_stall() -> None:
 
 
 def test_a_script_without_metrics_and_output_is_stalled_after_the_first_limit() -> None:
-    """Nobody can tell it from one that hangs."""
+    """It looks like a run that hangs."""
     watch = Silence(1, 0.0)
     for minutes in range(0, 40, 8):
         assert not after(watch, 8 * MINUTE).is_over, minutes

@@ -203,7 +203,9 @@ def test_nodes_with_another_environment_are_refused(environments: list[str], ref
         for number, text in enumerate(environments, 1)
     ]
     judged = survey.refuse_other_environments(surveys)
-    problems = {number: one.problem for number, one in enumerate(judged, 1) if one.problem}
+    problems = {
+        number: survey_result.problem for number, survey_result in enumerate(judged, 1) if survey_result.problem
+    }
     assert list(problems) == refused
     assert all(f"deeplearning-worker{number}: it has " in problem for number, problem in problems.items())
     expected = SurveyVerdict.FAIL if refused else SurveyVerdict.START
@@ -348,13 +350,13 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         return subprocess.CompletedProcess(command, code, json.dumps(SURVEY), printed)
 
     monkeypatch.setattr(bounded_program, "run", answer)
-    found = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2, "i-1")
-    assert [each.problem for each in found] == [
+    surveys = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2, "i-1")
+    assert [each.problem for each in surveys] == [
         "deeplearning-worker2 does not answer within 8 s.",
         "deeplearning-worker3 does not answer: Permission denied..",
         "",
     ]
-    assert [bool(each.node) for each in found] == [False, False, True]
+    assert [bool(each.node) for each in surveys] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -382,16 +384,16 @@ def test_a_node_with_a_problem_is_described(
 ) -> None:
     done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
     monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
-    (found,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
-    assert (found.problem, found.is_preparing, bool(found.node)) == (problem, copies, True)
-    assert found.is_held is ("held" in changes)
+    (survey_of_node,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
+    assert (survey_of_node.problem, survey_of_node.is_preparing, bool(survey_of_node.node)) == (problem, copies, True)
+    assert survey_of_node.is_held is ("held" in changes)
 
 
 def test_a_node_whose_gpus_are_in_use_names_gpu_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {**SURVEY, "in_use": "GPU 1 holds memory of process 41 (python3)"}
-    found = survey_of(monkeypatch, answer)
-    assert found.is_in_use and not found.is_preparing
-    assert found.problem == (
+    result = survey_of(monkeypatch, answer)
+    assert result.is_in_use and not result.is_preparing
+    assert result.problem == (
         "deeplearning-worker2: its GPU 1 holds memory of process 41 (python3): end what is left there, and start the "
         "run again"
     )

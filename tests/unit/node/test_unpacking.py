@@ -60,7 +60,7 @@ def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    files = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     del files[".deeplearning.json"]
     return files
 
@@ -381,8 +381,8 @@ def test_progress_is_one_line_each(
         assert cli.main(["share", "coco", *known, "--share", share]) == 0
         *progress, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert end["event"] == "end" and end["changed"]
-        assert {one["event"] for one in progress} == {"progress"}
-        assert all(one["done"] <= one["total"] == total for one in progress) and progress[-1]["done"] == total
+        assert {event["event"] for event in progress} == {"progress"}
+        assert all(event["done"] <= event["total"] == total for event in progress) and progress[-1]["done"] == total
 
 
 @pytest.fixture
@@ -670,7 +670,7 @@ def refused(place: UnpackFolder, staged: Path, made: dict[str, Any] | bytes) -> 
 
 
 def everything(folder: Path) -> list[str]:
-    return sorted(str(one) for one in folder.rglob("*"))
+    return sorted(str(path) for path in folder.rglob("*"))
 
 
 @pytest.mark.parametrize("size", [0, 2**32, 19_336_861_798, 50 << 40])
@@ -684,13 +684,18 @@ def test_a_part_may_be_as_large_as_an_object_of_s3(staged: Path, size: int) -> N
 @pytest.mark.parametrize("name", STAGED)
 def test_each_manifest_that_an_operator_writes_is_read(name: str) -> None:
     known = DATASETS[name]
-    for one in (known, replace(known, parts=(known.archive,))) if known.archive else (known,):
-        made = build(name, one.parts, {part.name: (19 << 30, "0" * 64) for part in one.parts}, one.links)
+    for variant in (known, replace(known, parts=(known.archive,))) if known.archive else (known,):
+        made = build(
+            name,
+            variant.parts,
+            {part.name: (19 << 30, "0" * 64) for part in variant.parts},
+            variant.links,
+        )
         assert read(json.dumps(made).encode(), f"s3://mine/{name}") == made
 
 
 def test_each_link_that_an_operator_writes_is_known_here() -> None:
-    assert {name for one in DATASETS.values() for name in one.links} == set(LINKS)
+    assert {name for dataset in DATASETS.values() for name in dataset.links} == set(LINKS)
 
 
 def exchanged(file: Path) -> None:
@@ -786,8 +791,8 @@ def test_a_named_set_has_the_published_checksums(staged: Path, name: str) -> Non
     known = DATASETS[name]
 
     def of(sha256: str, **more: Any) -> dict[str, Any]:
-        found = {part.name: (1, part.sha256 or sha256) for part in known.parts}
-        return {**build(name, known.parts, found, known.links), **more}
+        parts = {part.name: (1, part.sha256 or sha256) for part in known.parts}
+        return {**build(name, known.parts, parts, known.links), **more}
 
     right = of("0" * 64)
     (staged / "manifest.json").write_text(json.dumps(right))
@@ -796,8 +801,8 @@ def test_a_named_set_has_the_published_checksums(staged: Path, name: str) -> Non
     evil = [of("0" * 64, parts=other), of("0" * 64, name="x"), of("0" * 64, version="0" * 16)]
     if known.parts[0].sha256:
         evil.append(build(name, known.parts, {part.name: (1, "e" * 64) for part in known.parts}, known.links))
-    for one in evil:
-        (staged / "manifest.json").write_text(json.dumps(one))
+    for content in evil:
+        (staged / "manifest.json").write_text(json.dumps(content))
         with pytest.raises(UserError, match=f"is not the list of {name} .*-e dataset={name} -e stage_replace=true"):
             Source(str(staged), "", name).manifest()
 

@@ -49,7 +49,7 @@ def emr_instance(number: int, role: str, job_flow: str = "j-1", **more: Any) -> 
 
 def key(kind: str = "ssh-ed25519", seed: int = 0) -> str:
     parts = [kind.encode(), bytes([seed]) * 64]
-    return f"{kind} {base64.b64encode(b''.join(len(one).to_bytes(4, 'big') + one for one in parts)).decode()}"
+    return f"{kind} {base64.b64encode(b''.join(len(part).to_bytes(4, 'big') + part for part in parts)).decode()}"
 
 
 ED, RSA, ECDSA = key(), key("ssh-rsa"), key("ecdsa-sha2-nistp256")

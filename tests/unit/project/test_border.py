@@ -128,7 +128,9 @@ def chosen(mapping: dict[str, Any]) -> Iterator[str]:
             for option in options:
                 yield from templates(arguments.get(option, ""))
         elif key == "roles":
-            yield from templates([one.get("role", one.get("name")) if isinstance(one, dict) else one for one in value])
+            yield from templates(
+                [entry.get("role", entry.get("name")) if isinstance(entry, dict) else entry for entry in value]
+            )
         elif (task and key in KEYWORDS) or CONNECTION.fullmatch(key):
             yield from templates(value)
 
@@ -190,7 +192,8 @@ def test_playbooks_ask_nodes_nothing_without_a_limit() -> None:
         (path, mapping[key]["argv"][0])
         for path, mapping in in_files()
         for key in mapping
-        if path.startswith("playbooks/") and key in {name for one in own for name in (one, f"ansible.builtin.{one}")}
+        if path.startswith("playbooks/")
+        and key in {name for module in own for name in (module, f"ansible.builtin.{module}")}
     }
     assert here == COMMANDS_HERE
 

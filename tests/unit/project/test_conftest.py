@@ -1,4 +1,4 @@
-"""A test that is skipped counts as failed, and tests see nobody's AWS account."""
+"""A test that is skipped counts as failed, and tests see no AWS account of the user."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def pytest_says(folder: Path, text: str) -> str:
 
 
 def test_a_skipped_test_has_failed(tmp_path: Path) -> None:
-    said = pytest_says(tmp_path, EXAMPLES)
-    assert "1 failed, 2 passed, 1 xfailed, 1 error" in said
-    assert "no such package" in said
-    assert "not root" in said
+    output = pytest_says(tmp_path, EXAMPLES)
+    assert "1 failed, 2 passed, 1 xfailed, 1 error" in output
+    assert "no such package" in output
+    assert "not root" in output
 
 
 @pytest.mark.parametrize("text", ['import pytest\npytest.importorskip("no_such_package")\n'])
 def test_a_skipped_file_has_failed(tmp_path: Path, text: str) -> None:
-    said = pytest_says(tmp_path, text)
-    assert "1 error" in said
-    assert "could not import 'no_such_package'" in said
+    output = pytest_says(tmp_path, text)
+    assert "1 error" in output
+    assert "could not import 'no_such_package'" in output

@@ -101,7 +101,7 @@ def recorded_plays(named: str, path: str) -> list[list[str]]:
 def test_each_block_of_commands_names_a_test_or_why_none_runs_it(page: Path) -> None:
     blocks = [block for block in BLOCK.finditer(page.read_text(encoding="utf-8")) if ENTERED.search(block["text"])]
     problems = {block["text"][:60]: problems_of_mark(block["mark"], block["text"]) for block in blocks}
-    assert not any(problems.values()), {text: found for text, found in problems.items() if found}
+    assert not any(problems.values()), {text: problem for text, problem in problems.items() if problem}
 
 
 @pytest.mark.parametrize(

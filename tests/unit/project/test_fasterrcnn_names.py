@@ -18,8 +18,8 @@ def pins(build: str, python: str) -> dict[str, str]:
     text = (FILES / f"requirements-{build}.txt").read_text(encoding="utf-8")
     lines = re.findall(r"^([a-z][^\\\n]*)", text, re.M)
     here = {"python_full_version": f"{python}.0", "python_version": python}
-    found = [pin for pin in map(Requirement, lines) if pin.marker is None or pin.marker.evaluate(here)]
-    return {pin.name.removesuffix("-cpu"): str(pin.specifier).removeprefix("==") for pin in found}
+    pins = [pin for pin in map(Requirement, lines) if pin.marker is None or pin.marker.evaluate(here)]
+    return {pin.name.removesuffix("-cpu"): str(pin.specifier).removeprefix("==") for pin in pins}
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.11"])

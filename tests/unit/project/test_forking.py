@@ -81,15 +81,15 @@ def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(AnsibleEnvironment, "compile", compiling)
     keep_templates(tmp_path / "templates")
-    texts = [r"{{ '\\d' ~ one }}", r"{{ '\\d' ~ one }}", "{{ one + 1 }}"]
-    for one in (1, 2):
-        variables = {"one": one}
+    texts = [r"{{ '\\d' ~ number }}", r"{{ '\\d' ~ number }}", "{{ number + 1 }}"]
+    for number in (1, 2):
+        variables = {"number": number}
         templar = Templar(variables=variables)
         answers = [
             templar.template(trust_as_template(text), escape_backslashes=escape)
             for text, escape in zip(texts, (True, False, True), strict=True)
         ]
-        assert answers == [rf"\\d{one}", rf"\d{one}", one + 1]
+        assert answers == [rf"\\d{number}", rf"\d{number}", number + 1]
     assert compiled == texts
 
 

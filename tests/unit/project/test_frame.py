@@ -76,7 +76,9 @@ def test_the_link_is_committed_and_other_collections_beside_it_are_not() -> None
 
 def test_the_clone_is_the_installed_collection() -> None:
     listed = json.loads(ansible("ansible-galaxy", "collection", "list", "deeplearning.aws", "--format", "json"))
-    assert [found["deeplearning.aws"]["version"] for found in listed.values()] == [load("galaxy.yml")["version"]]
+    assert [collections["deeplearning.aws"]["version"] for collections in listed.values()] == [
+        load("galaxy.yml")["version"]
+    ]
 
 
 def test_the_tarball_holds_the_collection_and_nothing_else(tarball: Path) -> None:
@@ -139,8 +141,8 @@ def test_ansible_core_is_one_that_the_collection_supports() -> None:
 def test_each_python_has_its_version_of_ansible(python: str, ansible: str, core: str) -> None:
     pins = [Requirement(line.split("--hash")[0]) for line in split_pins((ROOT / "requirements.txt").read_text())]
     here = {"python_version": python, "python_full_version": f"{python}.0"}
-    found = {pin.name: str(pin.specifier) for pin in pins if pin.marker and pin.marker.evaluate(here)}
-    assert found["ansible"] == f"=={ansible}" and found["ansible-core"].startswith(f"=={core}.")
+    versions = {pin.name: str(pin.specifier) for pin in pins if pin.marker and pin.marker.evaluate(here)}
+    assert versions["ansible"] == f"=={ansible}" and versions["ansible-core"].startswith(f"=={core}.")
 
 
 def test_what_requirements_in_asks_for_is_locked_and_installed() -> None:

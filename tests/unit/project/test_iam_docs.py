@@ -1,4 +1,4 @@
-"""docs/iam.md and its policies: they fit into AWS's limits, and each statement and action is told of."""
+"""docs/iam.md and its policies: they fit into AWS's limits, and describe each statement and action."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOCUMENTS = [
     ROOT / "docs/iam" / f"{name}.json"
     for name in ("operator-machines", "operator-images", "operator-identity", "operator-emr")
 ]
-TOLD = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/iam.md").read_text(encoding="utf-8")
 LONGEST = {"cluster": "a-name-that-has-29-characters", "account": "123456789012", "region": "ap-southeast-2"}
 MOST_CHARACTERS = 6144
 """that AWS lets a managed policy have, blanks not counted"""
@@ -43,8 +43,12 @@ def test_a_policy_fits_and_names_each_action_in_full(document: Path) -> None:
 
 def test_each_statement_has_its_line() -> None:
     assert sorted((ROOT / "docs/iam").glob("*.json"), reverse=True) == DOCUMENTS
-    statements = [one["Sid"] for path in DOCUMENTS for one in json.loads(path.read_text(encoding="utf-8"))["Statement"]]
-    assert re.findall(r"^\| ([A-Z]\w+) \|", TOLD, re.MULTILINE) == statements
+    statements = [
+        statement["Sid"]
+        for path in DOCUMENTS
+        for statement in json.loads(path.read_text(encoding="utf-8"))["Statement"]
+    ]
+    assert re.findall(r"^\| ([A-Z]\w+) \|", TEXT, re.MULTILINE) == statements
 
 
 def test_what_members_may_do_is_what_their_roles_hold() -> None:
@@ -55,8 +59,8 @@ def test_what_members_may_do_is_what_their_roles_hold() -> None:
         "on all machines of EMR": emr_node_statements(access),
     }
     for title, statements in kinds.items():
-        table = TOLD.split(f"| {title} |")[1].split("\n\n")[0]
-        held = {action for one in statements for action in listed(one["Action"])}
+        table = TEXT.split(f"| {title} |")[1].split("\n\n")[0]
+        held = {action for statement in statements for action in listed(statement["Action"])}
         assert set(re.findall(r"`(\w+:[A-Z]\w+)`", table)) == held
 
 
@@ -72,5 +76,5 @@ def test_only_provision_yml_writes_the_roles_of_members() -> None:
     members."""
     files = {path for pattern in ("*.yml", "playbooks/**/*.yml", "roles/*/*/*.yml") for path in ROOT.glob(pattern)}
     role = re.compile(r"^[^#\n]*deeplearning\.aws\.iam\b(?!\.)", re.MULTILINE)
-    uses = [(path, found) for path in files for found in role.findall(path.read_text(encoding="utf-8"))]
+    uses = [(path, section) for path in files for section in role.findall(path.read_text(encoding="utf-8"))]
     assert [path for path, _found in uses] == [ROOT / "playbooks/provision.yml"]

@@ -60,7 +60,7 @@ def write(program: Path, script: str) -> None:
     ("as_built", "with_address", "fails"),
     [
         (REFUSED, FINE, False),
-        # The complaint is gone: somebody has named a repository.
+        # The complaint is gone: a repository is named.
         (FINE, FINE, True),
         (f"echo '{WARNING}'; {REFUSED}", FINE, True),
         (REFUSED, f"echo '{WARNING}'", True),
@@ -111,8 +111,8 @@ def test_a_wrong_or_old_changelog_is_a_problem(folder: Path, tools: Path, script
 
 
 def test_what_an_image_would_lack_is_a_problem(folder: Path, tools: Path, tarball: Path) -> None:
-    found = "- 'openssh-client [platform:dpkg]  # from collection deeplearning.aws'"
-    write(tools / "ansible-builder", f'[ $1 != introspect ] || echo "{found}"')
+    line = "- 'openssh-client [platform:dpkg]  # from collection deeplearning.aws'"
+    write(tools / "ansible-builder", f'[ $1 != introspect ] || echo "{line}"')
     missing = packaging.problems_in_execution_environment(tarball, folder)
     assert "ansible-builder introspect does not find boto3>=1.35.0" in missing
     assert not any("openssh-client [" in problem for problem in missing)

@@ -66,8 +66,8 @@ def test_what_else_is_reported(action: str, resource: str, finding: str) -> None
 )
 def test_what_the_reference_of_aws_does_not_have_is_reported(change: dict[str, object], finding: str) -> None:
     statement = {"Sid": "Added", "Effect": "Allow", "Action": ["s3:GetObject"], "Resource": "arn:aws:s3:::red/*"}
-    found = policies.scan_resource_policies({"bucket": {"Statement": [statement | change]}})
-    assert [str(one) for one in found] == [f"reference: bucket, Added: {finding}"] * bool(finding)
+    actual = policies.scan_resource_policies({"bucket": {"Statement": [statement | change]}})
+    assert [str(finding) for finding in actual] == [f"reference: bucket, Added: {finding}"] * bool(finding)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_policies_on_resources_are_rendered() -> None:
 def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:
     policy = policies.operator_policies()["operator-machines"]
     sid = "LaunchWithPublicImagesAndAnyKey"
-    policy["Statement"] = [one for one in policy["Statement"] if one["Sid"] != sid]
+    policy["Statement"] = [statement for statement in policy["Statement"] if statement["Sid"] != sid]
     lines = reported("operator-machines", policy)
     assert lines
     for line in lines:

@@ -46,7 +46,7 @@ def form(call: str, *problems: str, side: str = "request", origin: str = COLLECT
 ACCEPTED = form("s3:PutObject", "A: no such member", side="answer", origin="")
 
 
-def found(folder: Path, *forms: str, layer: str = "account") -> list[str]:
+def deviations(folder: Path, *forms: str, layer: str = "account") -> list[str]:
     file = folder / f"{layer}{models.SUFFIX}"
     file.write_text("".join(forms))
     return models.problems(models.read(file), layer)
@@ -60,38 +60,38 @@ def test_operations_requests_and_answers_are_counted_once(folder: Path) -> None:
 
 
 def test_what_the_models_do_not_have_is_a_problem(folder: Path) -> None:
-    assert found(folder, form("ec2:DescribeVpcs", "Invented: no such member"), ACCEPTED) == [
+    assert deviations(folder, form("ec2:DescribeVpcs", "Invented: no such member"), ACCEPTED) == [
         "ec2:DescribeVpcs, request: Invented: no such member"
     ]
 
 
 def test_an_accepted_problem_that_is_gone_is_to_be_removed(folder: Path) -> None:
-    assert found(folder, ACCEPTED, layer="unit") == []
-    assert found(folder, layer="unit") == [
+    assert deviations(folder, ACCEPTED, layer="unit") == []
+    assert deviations(folder, layer="unit") == [
         "s3:PutObject, answer: A: no such member: not seen any more. Remove it from deviations.yml"
     ]
-    assert found(folder, layer="account") == []
+    assert deviations(folder, layer="account") == []
 
 
 def test_what_nodes_send_is_known_to_the_oldest_botocore(folder: Path) -> None:
     read = form("s3:GetObject", origin=NODE, members=["Bucket", "ChecksumMode"])
-    assert found(folder, read, form("s3:GetObject", members=["ChecksumMode"])) == [
+    assert deviations(folder, read, form("s3:GetObject", members=["ChecksumMode"])) == [
         "s3:GetObject, request: ChecksumMode: botocore 1.23.34 of nodes does not know it"
     ]
-    assert found(folder, form("ec2:DescribeVpcs", origin=NODE)) == [
+    assert deviations(folder, form("ec2:DescribeVpcs", origin=NODE)) == [
         "ec2:DescribeVpcs: nodes call it, and oldest.json does not have it. Renew it with tools/node_calls.py"
     ]
 
 
 def test_a_new_operation_is_to_be_listed_and_one_that_is_gone_is_dropped(folder: Path) -> None:
     new = form("ec2:DescribeSubnets")
-    found(folder, new, layer="unit")
+    deviations(folder, new, layer="unit")
     seen = models.read(*folder.rglob("*.forms"))
     assert models.unlisted(seen) == [f"ec2:DescribeSubnets: not in operations.json. Update it: {models.UPDATE}"]
-    found(folder, form("s3:GetObject"), ACCEPTED)
+    deviations(folder, form("s3:GetObject"), ACCEPTED)
     models.merge()
     assert models.operations() == {"ec2:DescribeSubnets": ["unit"], "s3:GetObject": ["account"]}
-    assert found(folder, new, ACCEPTED, layer="unit") == []
+    assert deviations(folder, new, ACCEPTED, layer="unit") == []
 
 
 @pytest.mark.parametrize("entry", [{**ENTRY, "reason": ""}, {**ENTRY, "call": "a"}, {"calls": []}])
@@ -113,17 +113,17 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_a_layer_with_a_problem_fails(runner: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passed = Result(True, "5 passed")
-    found(folder, form("ec2:DescribeVpcs"))
+    deviations(folder, form("ec2:DescribeVpcs"))
     assert runner.with_models(passed, "account") == passed
     assert "models: 1 operations, 1 forms of requests and 0 of answers" in capsys.readouterr().out
-    found(folder, form("ec2:DescribeVpcs", "Invented: no such member"))
+    deviations(folder, form("ec2:DescribeVpcs", "Invented: no such member"))
     failed = runner.with_models(passed, "account")
     assert (failed.ok, failed.detail) == (False, "5 passed, 1 problems with AWS's models")
     assert "models: ec2:DescribeVpcs, request: Invented: no such member" in capsys.readouterr().out
 
 
 def test_a_layer_that_failed_need_not_have_seen_all(runner: ModuleType, folder: Path) -> None:
-    found(folder, form("ec2:DescribeVpcs"), layer="unit")
+    deviations(folder, form("ec2:DescribeVpcs"), layer="unit")
     failed = Result(False, "1 failed")
     assert runner.with_models(failed, "unit") == failed
     assert not runner.with_models(Result(True, "5 passed"), "unit").ok
@@ -132,7 +132,7 @@ def test_a_layer_that_failed_need_not_have_seen_all(runner: ModuleType, folder: 
 def test_a_layer_starts_with_an_empty_record(
     runner: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found(folder, form("ec2:DescribeVpcs", "Invented: no such member"), layer="lint")
+    deviations(folder, form("ec2:DescribeVpcs", "Invented: no such member"), layer="lint")
     run = runner.Run([runner.Layer("lint", lambda _venv: Result(True, "fine"))], "")
     run.in_sequence(run.layers)
     assert run.outcomes["lint"].result == Result(True, "fine")

@@ -76,12 +76,12 @@ def mutated(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def place(text: str, kind: str) -> str:
     """Return the only place with this change in the module."""
-    [found] = [
+    [only] = [
         change.place
         for change in Places(MODULE, SOURCE.encode()).all()
         if (change.kind, change.description) == (kind, text)
     ]
-    return found
+    return only
 
 
 def contents(checkout: Path) -> dict[Path, bytes]:

@@ -27,12 +27,14 @@ def findings() -> set[tuple[str, str]]:
     ruff = Path(sys.executable).with_name("ruff")
     options = ["--isolated", "--extend-exclude=collections", "--select=S", "--output-format=json", "--ignore-noqa"]
     done = subprocess.run([ruff, "check", *options], cwd=ROOT, capture_output=True, text=True)
-    return {(str(Path(one["filename"]).relative_to(ROOT)), one["code"]) for one in json.loads(done.stdout)}
+    return {
+        (str(Path(violation["filename"]).relative_to(ROOT)), violation["code"]) for violation in json.loads(done.stdout)
+    }
 
 
 @pytest.mark.parametrize(("pattern", "code"), ACCEPTED)
 def test_what_is_accepted_still_occurs(pattern: str, code: str, findings: set[tuple[str, str]]) -> None:
-    occurs = any(fnmatch(path, pattern) and found == code for path, found in findings)
+    occurs = any(fnmatch(path, pattern) and rule == code for path, rule in findings)
     assert occurs, f"{code} does not occur in {pattern} any more: remove it from pyproject.toml"
 
 

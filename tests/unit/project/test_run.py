@@ -540,9 +540,9 @@ def test_layers_cannot_reach_the_account_of_whoever_runs_them(
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
-    given = runner.environment(VENV)
-    assert not {"AWS_PROFILE", "AWS_ACCESS_KEY_ID"} & given.keys()
-    assert given["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+    environment = runner.environment(VENV)
+    assert not {"AWS_PROFILE", "AWS_ACCESS_KEY_ID"} & environment.keys()
+    assert environment["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
 
 
 def test_a_part_without_what_it_needs_is_not_run_and_not_recorded(

@@ -34,27 +34,29 @@ CHANGED = re.compile(r"\bis (not )?changed\b|\.changed\b|\[['\"]changed['\"]\]")
 
 def items(value: Any) -> Iterator[dict[str, Any]]:
     """The plays, blocks and tasks in a file."""
-    for one in value if isinstance(value, list) else []:
-        if isinstance(one, dict):
-            yield one
+    for task in value if isinstance(value, list) else []:
+        if isinstance(task, dict):
+            yield task
             for name in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
-                yield from items(one.get(name))
+                yield from items(task.get(name))
 
 
 def texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for one in value.values():
-            yield from texts(one)
+        for part in value.values():
+            yield from texts(part)
     elif isinstance(value, list):
-        for one in value:
-            yield from texts(one)
+        for part in value:
+            yield from texts(part)
     elif isinstance(value, str):
         yield value
 
 
 def handlers(path: Path, content: Any) -> list[str]:
     place = path.relative_to(ROOT)
-    results = [f"{place}: {one.get('name')}" for one in items(content) if {"notify", "listen", "handlers"} & one.keys()]
+    results = [
+        f"{place}: {item.get('name')}" for item in items(content) if {"notify", "listen", "handlers"} & item.keys()
+    ]
     return results + ([f"{place}: all of it"] if path.parent.name == "handlers" else [])
 
 
@@ -62,15 +64,15 @@ def conditions(path: Path, content: Any) -> list[str]:
     """The tasks that look at a change for anything but for saying whether they have changed something themselves."""
     inner = ("changed_when", "tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always")
     return [
-        f"{path.relative_to(ROOT)}: {one.get('name')}"
-        for one in items(content)
-        if any(map(CHANGED.search, texts({name: value for name, value in one.items() if name not in inner})))
+        f"{path.relative_to(ROOT)}: {item.get('name')}"
+        for item in items(content)
+        if any(map(CHANGED.search, texts({name: value for name, value in item.items() if name not in inner})))
     ]
 
 
 @pytest.mark.parametrize(("look", "listed"), [(handlers, HANDLERS), (conditions, CONDITIONS)])
 def test_only_listed_tasks_depend_on_a_change(look: Any, listed: dict[str, str]) -> None:
-    results = [one for path in FILES for one in look(path, yaml.safe_load(path.read_text(encoding="utf-8")))]
+    results = [line for path in FILES for line in look(path, yaml.safe_load(path.read_text(encoding="utf-8")))]
     assert sorted(results) == sorted(listed)
 
 

@@ -122,7 +122,7 @@ def test_tls_is_refused_in_one_sentence_without_a_mount_helper(distribution: str
 def test_nodes_mount_with_tls_if_the_settings_require_it(variables: dict[str, Any], tls: bool) -> None:
     loader = DataLoader()
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
-    (task,) = [one for one in play["tasks"] if one["name"] == "Mount the shared file system"]
+    (task,) = [task for task in play["tasks"] if task["name"] == "Mount the shared file system"]
     assert Templar(loader, variables).template(task["vars"]["efs_mount_tls"]) is tls
 
 
@@ -204,7 +204,7 @@ def test_prometheus_is_reloaded_only_if_it_runs_with_its_arguments(codes: list[i
 def test_nodes_are_watched_if_the_settings_say_so(variables: dict[str, Any], state: str) -> None:
     loader = DataLoader()
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
-    (task,) = [one for one in play["tasks"] if one["name"].startswith("Watch the machine")]
+    (task,) = [task for task in play["tasks"] if task["name"].startswith("Watch the machine")]
     known = {"node_cluster": variables, "deeplearning_role": "master", "deeplearning_private_address": "10.0.0.5"}
     values = {key: Templar(loader, known).template(text) for key, text in task["vars"].items()}
     expected = {"monitoring_state": state, "monitoring_server": True, "monitoring_address": "10.0.0.5"}
@@ -350,8 +350,8 @@ def test_python3_in_login_shells_is_that_of_the_default_framework(
     text = text.replace("/etc/deeplearning/", f"{tmp_path}/").replace("/opt/deeplearning/env", f"{tmp_path}/env")
     shell = f"id() {{ echo {user}; }}\n{text}command -v python3; echo ${{__framework-unset}}"
     done = subprocess.run(["sh", "-euc", shell], capture_output=True, text=True, check=True)
-    found, left = done.stdout.split()
-    assert (found == f"{programs}/python3") == bool(python) and left == "unset"
+    interpreter, left = done.stdout.split()
+    assert (interpreter == f"{programs}/python3") == bool(python) and left == "unset"
 
 
 UNFINISHED = {"frameworks": [{"framework": "mxnet"}, {"framework": "pytorch"}]}
@@ -374,7 +374,7 @@ def test_a_machine_gets_the_frameworks_of_unfinished_runs(
 ) -> None:
     loader = DataLoader()
     (play,) = loader.load_from_file(str(ROLES.parent / "playbooks/node.yml"), trusted_as_template=True)
-    (task,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
+    (task,) = [task for task in play["tasks"] if task["name"].startswith("Install the default framework")]
     # In check mode the command does not run.
     answer = {"answer": answers.ANSWERS["run frameworks"](unfinished)} if unfinished else {"skipped": True}
     variables = {"node_cluster": {"default_framework": default}, "__node_unfinished": answer, **task["vars"]}
@@ -428,7 +428,7 @@ def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str,
         name: loader.load_from_file(str(ROLES.parent / f"playbooks/{name}.yml"), trusted_as_template=True)
         for name in ("node", "train")
     }
-    (task,) = [one for one in plays["node"][0]["tasks"] if one["name"].startswith("Install the default framework")]
+    (task,) = [task for task in plays["node"][0]["tasks"] if task["name"].startswith("Install the default framework")]
     answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
     # In check mode the task is skipped.
     for unfinished, used in ((answer, runs), ({"skipped": True}, [])):
@@ -458,7 +458,7 @@ def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
     loader = DataLoader()
     playbooks = ROLES.parent / "playbooks"
     (play,) = loader.load_from_file(str(playbooks / "node.yml"), trusted_as_template=True)
-    (loop,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
+    (loop,) = [task for task in play["tasks"] if task["name"].startswith("Install the default framework")]
     (role,) = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
     answer = {"answer": answers.ANSWERS["run frameworks"]({"frameworks": listed})}
     variables = {"__framework": "mxnet", "__node_unfinished": answer, **loop["vars"], **role["vars"]}
@@ -471,7 +471,7 @@ def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[st
     loader = DataLoader()
     playbooks = ROLES.parent / "playbooks"
     (play,) = loader.load_from_file(str(playbooks / "node.yml"), trusted_as_template=True)
-    (loop,) = [one for one in play["tasks"] if one["name"].startswith("Install the default framework")]
+    (loop,) = [task for task in play["tasks"] if task["name"].startswith("Install the default framework")]
     (role,) = loader.load_from_file(str(playbooks / "tasks/node/framework.yml"), trusted_as_template=True)
     variables = {
         **loop["vars"],
@@ -499,7 +499,7 @@ def test_pages_behind_a_tunnel_are_opened_by_a_name_of_the_clusters_own() -> Non
     playbooks = ROLES.parent / "playbooks"
     (task,) = loader.load_from_file(str(playbooks / "tasks/tunnel.yml"), trusted_as_template=True)
     play = loader.load_from_file(str(playbooks / "status_page.yml"), trusted_as_template=True)[-1]
-    (imported,) = [one for one in play["tasks"] if "ansible.builtin.import_tasks" in one]
+    (imported,) = [task for task in play["tasks"] if "ansible.builtin.import_tasks" in task]
     settings = {"checked": {"cluster": {"name": "red", "monitoring": True}, "options": {"state": "present"}}}
     variables = {
         **play["vars"],

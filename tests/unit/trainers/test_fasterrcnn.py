@@ -100,7 +100,7 @@ def test_only_the_first_rank_writes_and_all_have_the_same_command(example: Path,
 
 def test_notes_of_attempts_are_no_checkpoints_and_their_curves_are_linked(example: Path, tmp_path: Path) -> None:
     words(example, tmp_path)
-    assert [one.name for one in (tmp_path / "checkpoints").iterdir() if not one.name.startswith(".")] == []
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if not path.name.startswith(".")] == []
     saved(tmp_path, "from-epoch-0", 15000)
     words(example, tmp_path)
     assert (tmp_path / "tensorboard/from-epoch-0/checkpoint").exists()

@@ -108,7 +108,9 @@ def test_coco_is_images_and_boxes_around_what_is_in_them(tmp_path: Path) -> None
         assert [image["id"] for image in coco["images"]] == list(range(1, count + 1))
         assert {thing["image_id"] for thing in coco["annotations"]} == set(range(1, count + 1))
         assert len({thing["id"] for thing in coco["annotations"]}) == len(coco["annotations"]) > count
-        assert {thing["category_id"] for thing in coco["annotations"]} <= {one["id"] for one in coco["categories"]}
+        assert {thing["category_id"] for thing in coco["annotations"]} <= {
+            category["id"] for category in coco["categories"]
+        }
         for image in coco["images"]:
             bright = pixels(tmp_path / name / image["file_name"])
             boxes = [thing["bbox"] for thing in coco["annotations"] if thing["image_id"] == image["id"]]

@@ -213,7 +213,7 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
             raise UserError(f"{part['name']} of {folder.name} is not unpacked: run stage.yml again.")
     files = itertools.chain.from_iterable(records[number]["some"].items() for number in sorted(records))
     marker = {"schema": 1, "data": folder.name, "version": manifest["version"]}
-    marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(one["files"] for one in records.values())}
+    marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(part["files"] for part in records.values())}
     (unpacked / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
     shutil.rmtree(folder.records(attempt))
     os.rename(unpacked, folder.path)
@@ -224,7 +224,7 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
 def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
     """Raise BadArchive if the files in a published archive are others, where its own bytes vary."""
     known = DATASETS[source.name].parts if source.name in DATASETS else ()
-    for published in (one.files_sha256 for one in known if one.name == part["name"] and one.files_sha256):
+    for published in (named.files_sha256 for named in known if named.name == part["name"] and named.files_sha256):
         with source.open(part["name"], part["size"], lambda _count: None) as opened:
             sha256 = files_sha256(opened, part["strip"])
         if sha256 != published:

@@ -62,21 +62,21 @@ def test_members_are_returned_and_files_for_ssh_written_once(
     hosts, config = (tmp_path / "state" / f"red.{kind}" for kind in ("known_hosts", "ssh_config"))
     assert discover(check=True)["changed"] and not hosts.exists()
 
-    found = discover(user="ubuntu", private_key_file="key", bastion="gate")
-    assert found["changed"] and "failed" not in found
-    assert [(node["name"], node["instance_id"], node["role"], node["rank"]) for node in found["members"]] == [
+    discovered = discover(user="ubuntu", private_key_file="key", bastion="gate")
+    assert discovered["changed"] and "failed" not in discovered
+    assert [(node["name"], node["instance_id"], node["role"], node["rank"]) for node in discovered["members"]] == [
         ("deeplearning-master", master, "master", 1),
         ("deeplearning-worker2", worker, "worker", 2),
     ]
-    assert [(node["gpus"], node["bundle"]) for node in found["members"]] == [(8, "b" * 64), (1, "")]
-    assert all(node["private_address"].startswith("10.0.0.") for node in found["members"])
-    assert all(re.fullmatch(r"[a-z0-9-]+\.[a-z0-9]+", node["type"]) for node in found["members"])
-    cluster = found["cluster"]
+    assert [(node["gpus"], node["bundle"]) for node in discovered["members"]] == [(8, "b" * 64), (1, "")]
+    assert all(node["private_address"].startswith("10.0.0.") for node in discovered["members"])
+    assert all(re.fullmatch(r"[a-z0-9-]+\.[a-z0-9]+", node["type"]) for node in discovered["members"])
+    cluster = discovered["cluster"]
     assert (cluster["cluster_id"], cluster["user"]) == (red.ids["members"], "ubuntu")
     assert (cluster["file_system_id"], cluster["domain"]) == (red.ids["file_system"], "amazonaws.com")
     assert (cluster["bucket"], cluster["vpc_cidrs"]) == (red.names.bucket, ["10.0.0.0/16"])
     assert cluster["master_role_id"] == red.role_id("master")
-    assert found["data_bucket"] == "123456789012-us-east-1-deeplearning-data"
+    assert discovered["data_bucket"] == "123456789012-us-east-1-deeplearning-data"
 
     assert {file.stat().st_mode & 0o777 for file in (hosts, config)} == {0o600}
     keys = dict(line.split(" ", 1) for line in hosts.read_text().splitlines())
@@ -105,9 +105,9 @@ def test_members_are_returned_and_files_for_ssh_written_once(
 
 
 def test_the_prices_of_the_machines_are_read_on_request(red: MadeCluster, discover: Discover, aws: Account) -> None:
-    found = discover()
-    assert "prices" not in found and "pricing:GetProducts" not in aws.calls()
-    types = {node["type"] for node in found["members"]}
+    discovered = discover()
+    assert "prices" not in discovered and "pricing:GetProducts" not in aws.calls()
+    types = {node["type"] for node in discovered["members"]}
     prices = discover(with_prices=True)["prices"]
     assert prices.keys() == types and all(amount > 0 for amount in prices.values())
     assert run_cost.prices(prices) == prices
@@ -132,11 +132,11 @@ def test_a_machine_without_known_keys_is_in_no_file_and_fails_the_task(
 ) -> None:
     (worker,) = red.instances("workers")
     red.report(worker, "worker", instance_id="i-00000000000000000")
-    found = discover()
-    assert found["failed"]
-    assert found["msg"].startswith("The host keys of deeplearning-worker2 are unknown after 0 s: neither a report")
+    discovered = discover()
+    assert discovered["failed"]
+    assert discovered["msg"].startswith("The host keys of deeplearning-worker2 are unknown after 0 s: neither a report")
     assert worker not in (tmp_path / "state/red.ssh_config").read_text()
-    assert [(node["gpus"], node["bundle"]) for node in found["members"]] == [(8, "b" * 64), (None, "")]
+    assert [(node["gpus"], node["bundle"]) for node in discovered["members"]] == [(8, "b" * 64), (None, "")]
     assert f"The report of {worker} in {red.names.bucket} is not in the expected form" in " ".join(
         capsys.readouterr().err.split()
     )
@@ -146,27 +146,31 @@ def test_a_machine_without_known_keys_is_in_no_file_and_fails_the_task(
 def test_a_cluster_without_a_master_is_no_cluster_yet(red: MadeCluster, discover: Discover) -> None:
     red.scaling.update_auto_scaling_group(AutoScalingGroupName="red-master", MinSize=0, DesiredCapacity=0)
     red.wait(30)
-    found = discover()
-    assert found["failed"] and found["msg"].startswith("The cluster red has no master after 0 s: Auto Scaling should")
+    discovered = discover()
+    assert discovered["failed"] and discovered["msg"].startswith(
+        "The cluster red has no master after 0 s: Auto Scaling should"
+    )
     assert discover(check=True)["failed"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(red: MadeCluster, discover: Discover, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    found = discover()
-    assert found["failed"] and found["msg"].endswith("Give another folder.")
-    assert str(tmp_path / "state") in found["msg"]
+    discovered = discover()
+    assert discovered["failed"] and discovered["msg"].endswith("Give another folder.")
+    assert str(tmp_path / "state") in discovered["msg"]
 
 
 def test_without_machines_there_is_nothing_to_discover(aws: Account, discover: Discover) -> None:
-    found = discover()
-    assert found["failed"] and found["msg"].startswith("There is no cluster red in us-east-1, there is none:")
+    discovered = discover()
+    assert discovered["failed"] and discovered["msg"].startswith("There is no cluster red in us-east-1, there is none:")
     MadeCluster(aws, "blue").bucket()
-    found = discover()
-    assert found["msg"].endswith("there is blue: give the name of one, or create it. Example: -e cluster_name=blue")
+    discovered = discover()
+    assert discovered["msg"].endswith(
+        "there is blue: give the name of one, or create it. Example: -e cluster_name=blue"
+    )
     MadeCluster(aws, "green").bucket()
-    found = discover()
-    assert "there are blue, green:" in found["msg"] and found["msg"].endswith("-e cluster_name=blue")
+    discovered = discover()
+    assert "there are blue, green:" in discovered["msg"] and discovered["msg"].endswith("-e cluster_name=blue")
     MadeCluster(aws).bucket()
     assert discover()["msg"].startswith("The cluster red has no machines in us-east-1: ansible-playbook status.yml")
 

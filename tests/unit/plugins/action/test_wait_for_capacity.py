@@ -316,4 +316,6 @@ def test_machines_that_come_in_the_last_minute_stay(red: MadeCluster, wait: Wait
     assert result["outcome"] == "full"
     red.wait(2 * 3600)
     groups = scaling_in(red.aws.cloud, REGION).groups.values()
-    assert [[member.state for member in one.members.values()] for one in groups] == [["InService"]] * 2
+    assert [[member.state for member in scaling_group.members.values()] for scaling_group in groups] == [
+        ["InService"]
+    ] * 2

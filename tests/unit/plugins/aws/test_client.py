@@ -122,7 +122,7 @@ def test_a_session_of_a_role_is_replaced_when_it_ends(aws: Account, role: str, m
 
 def test_a_role_that_may_not_be_assumed_is_named_as_such(aws: Account) -> None:
     with pytest.raises(AwsError, match="does not allow sts:AssumeRole") as caught:
-        connected(role_arn="arn:aws:iam::123456789012:role/nobody").call("ec2", "describe_vpcs")
+        connected(role_arn="arn:aws:iam::123456789012:role/missing").call("ec2", "describe_vpcs")
     assert caught.value.action == "sts:AssumeRole"
 
 
@@ -142,8 +142,8 @@ def test_missing_credentials(aws: Account, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_unknown_profile(aws: Account) -> None:
-    with pytest.raises(AwsError, match="There is no AWS profile nobody"):
-        connected(profile="nobody")
+    with pytest.raises(AwsError, match="There is no AWS profile missing"):
+        connected(profile="missing")
 
 
 def test_unknown_key(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:

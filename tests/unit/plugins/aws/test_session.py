@@ -39,11 +39,11 @@ def test_the_account_is_read_once(aws: Account) -> None:
 def test_another_region_has_clients_of_its_own(aws: Account) -> None:
     here = connected()
     here.call("ec2", "describe_vpcs")
-    there = here.in_region("eu-west-1")
-    (zone, *_others) = there.call("ec2", "describe_availability_zones")["AvailabilityZones"]
-    assert (zone["RegionName"], there.region, here.region) == ("eu-west-1", "eu-west-1", "us-east-1")
+    other = here.in_region("eu-west-1")
+    (zone, *_others) = other.call("ec2", "describe_availability_zones")["AvailabilityZones"]
+    assert (zone["RegionName"], other.region, here.region) == ("eu-west-1", "eu-west-1", "us-east-1")
     assert here.client("ec2").meta.region_name == "us-east-1"
-    assert here.client("ec2") is here.client("ec2") is not there.client("ec2")
+    assert here.client("ec2") is here.client("ec2") is not other.client("ec2")
 
 
 def test_an_endpoint_may_be_given(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_a_profile_is_used_and_named(aws: Account, profile: str, monkeypatch: py
 
 def test_the_role_of_the_options_is_assumed(aws: Account) -> None:
     session = Aws.from_options(
-        {"region": "us-east-1", "profile": "", "role_arn": "arn:aws:iam::123456789012:role/nobody"}
+        {"region": "us-east-1", "profile": "", "role_arn": "arn:aws:iam::123456789012:role/missing"}
     )
     with pytest.raises(AwsError, match="does not allow sts:AssumeRole"):
         session.call("ec2", "describe_vpcs")

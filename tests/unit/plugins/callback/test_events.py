@@ -123,7 +123,7 @@ def test_only_with_v_the_default_callback_prints(
     short: Any, screen: Screen, monkeypatch: pytest.MonkeyPatch, event: str, verbosity: int
 ) -> None:
     passed: list[Any] = []
-    monkeypatch.setattr(DefaultCallback, event, lambda _self, *given: passed.append(given))
+    monkeypatch.setattr(DefaultCallback, event, lambda _self, *arguments: passed.append(arguments))
     screen.verbosity = verbosity
     subject = SimpleNamespace(check_mode=False, get_name=lambda: "P", task=task(), result={}, host=None, exception=None)
     getattr(short, event)(subject)
@@ -142,7 +142,7 @@ def test_other_events_too(
     short: Any, screen: Screen, monkeypatch: pytest.MonkeyPatch, event: str, arguments: tuple[Any, ...]
 ) -> None:
     passed: list[Any] = []
-    monkeypatch.setattr(DefaultCallback, event, lambda _self, *given: passed.append(given))
+    monkeypatch.setattr(DefaultCallback, event, lambda _self, *values: passed.append(values))
     getattr(short, event)(*arguments)
     assert passed == []
     printed = len(screen.lines)

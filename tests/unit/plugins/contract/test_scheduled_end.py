@@ -81,11 +81,14 @@ MINUTELY = {"Recurrence": "* * * * *"}
     ],
 )
 def test_what_others_have_scheduled_is_found(listed: dict[str, Any], foreign: bool, soon: bool) -> None:
-    found = foreign_actions([listed], "red", NOW)
-    assert [one.ends_soon for one in found] == [soon] * foreign
-    for one in found:
-        assert (one.group, one.name) == (listed["AutoScalingGroupName"], listed["ScheduledActionName"])
-        assert one.at == max(NOW, listed["StartTime"].timestamp())
+    actions = foreign_actions([listed], "red", NOW)
+    assert [foreign_action.ends_soon for foreign_action in actions] == [soon] * foreign
+    for foreign_action in actions:
+        assert (foreign_action.group, foreign_action.name) == (
+            listed["AutoScalingGroupName"],
+            listed["ScheduledActionName"],
+        )
+        assert foreign_action.at == max(NOW, listed["StartTime"].timestamp())
 
 
 def test_an_action_of_others_is_named_with_its_sizes_and_its_next_run() -> None:
@@ -102,9 +105,9 @@ def test_an_action_of_others_is_named_with_its_sizes_and_its_next_run() -> None:
     "name", ["{{ lookup('pipe', 'id') }}", "zz; id", "$(id)", "zz\x1b[2J", "zz\u202e", "a,b", "'", "{% x"]
 )
 def test_the_name_of_another_ones_action_is_plain_text(name: str) -> None:
-    (found,) = foreign_actions([action(name, 60) | SIZES], "red", NOW)
-    assert found.name == name and re.fullmatch(r"[\w.~:@/%-]+", found.shown, re.ASCII)
-    assert name not in str(found) and found.shown in str(found)
+    (foreign,) = foreign_actions([action(name, 60) | SIZES], "red", NOW)
+    assert foreign.name == name and re.fullmatch(r"[\w.~:@/%-]+", foreign.shown, re.ASCII)
+    assert name not in str(foreign) and foreign.shown in str(foreign)
 
 
 @pytest.mark.parametrize(

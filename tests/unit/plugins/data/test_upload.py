@@ -97,7 +97,7 @@ def source(tmp_path: Path) -> Path:
 
 
 class Publisher:
-    """Serves one file, with ranges; breaks off after so many bytes, as often as it is told to."""
+    """Serves one file, with ranges; breaks off after so many bytes, as often as it is configured to."""
 
     def __init__(self) -> None:
         self.content, self.breaks, self.offsets = ARCHIVE, [], []
@@ -206,7 +206,7 @@ def test_what_never_comes_is_half_under_another_name(bucket: Bucket, publisher: 
     with pytest.raises(UserError, match="cannot be fetched .*: run the same command again, it resumes there"):
         stage(bucket, "photos", None, tmp_path / "stage")
     assert len(publisher.offsets) == download.ATTEMPTS
-    assert [one.name for one in (tmp_path / "stage").iterdir()] == ["a.tar.part"]
+    assert [path.name for path in (tmp_path / "stage").iterdir()] == ["a.tar.part"]
     assert bucket.manifest() == {}
 
 
@@ -559,11 +559,11 @@ def test_the_one_archive_of_the_old_script_is_taken(tmp_path: Path) -> None:
 
 
 def test_every_published_checksum_has_its_form_and_every_part_an_address() -> None:
-    for part in (part for one in DATASETS.values() for part in one.parts):
+    for part in (part for dataset in DATASETS.values() for part in dataset.parts):
         assert all(url.startswith("https://") for url in (part.url, *part.mirrors))
         assert part.sha256 or not part.mirrors
         assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in (part.sha256, part.files_sha256) if sha256)
-    unpublished = {part.name for one in DATASETS.values() for part in one.parts if not part.is_published}
+    unpublished = {part.name for dataset in DATASETS.values() for part in dataset.parts if not part.is_published}
     assert unpublished == {"ImageNet-R50-AlignPadding.npz", "COCO-R50FPN-MaskRCNN-Standard.npz"}
 
 
@@ -652,7 +652,7 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
         output.append(line)
 
     lines = [
-        '{"event": "note", "text": "Somebody else is at it"}',
+        '{"event": "note", "text": "Another upload is at it"}',
         '{"event": "progress", "done": 1048576, "total": 4194304}',
         "no event",
         '{"event": "progress", "done": "all of it"}',
@@ -663,7 +663,7 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
         "changed": True,
         "files": 3,
     }
-    assert output == ["node: Somebody else is at it", "  node: 1 of 4 MiB"]
+    assert output == ["node: Another upload is at it", "  node: 1 of 4 MiB"]
     with pytest.raises(UserError, match="node answered `deeplearning unpack share` with something unexpected"):
         node_command.show(lines[:3], "node", ["unpack", "share"], ProgressDisplay(show, False, 80))
 

@@ -79,15 +79,15 @@ def test_a_verdict_has_its_lines_and_counts_a_training_that_was_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "found"),
+    ("error", "expected"),
     [({"code": "InvalidSubnetID.NotFound"}, True), ({"code": "SubnetFull"}, False), ({}, False), (None, False)],
 )
-def test_the_code_of_an_error_counts_if_the_message_has_none(error: dict[str, str] | None, found: bool) -> None:
+def test_the_code_of_an_error_counts_if_the_message_has_none(error: dict[str, str] | None, expected: bool) -> None:
     function = test_loader.get("deeplearning.aws.failed_not_found").j2_function
-    assert function({"failed": True, "msg": "It failed", "error": error}) is found
+    assert function({"failed": True, "msg": "It failed", "error": error}) is expected
     # It comes before what the message says.
     message = "An error occurred (Other.NotFound) when calling it"
-    assert function({"failed": True, "msg": message, "error": error}) is (found or not error)
+    assert function({"failed": True, "msg": message, "error": error}) is (expected or not error)
 
 
 def test_a_nodes_record_is_readable_and_always_the_same() -> None:

@@ -39,7 +39,7 @@ class Answer:
 
     def pages(self, _service: str, _operation: str, _key: str, **params: Any) -> list[Any]:
         self.queries.append(params)
-        return [{"Instances": [one]} for one in self.instances]
+        return [{"Instances": [instance]} for instance in self.instances]
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_a_connection_through_a_master_is_not_taken_when_another_is_in_its_place
 
 @pytest.mark.parametrize(("tag", "gpus"), [("8", 8), ("0", 0), ("", None), ("many", None), ("-1", None), (EVIL, None)])
 def test_gpus_are_read_from_the_tag(answer: Any, read: Any, tag: str, gpus: int | None) -> None:
-    tags = [one for one in MASTER["Tags"] if one["Key"] != "deeplearning:gpus"]
+    tags = [tag for tag in MASTER["Tags"] if tag["Key"] != "deeplearning:gpus"]
     answer({**MASTER, "Tags": [*tags, {"Key": "deeplearning:gpus", "Value": tag}]})
     assert read().hosts["deeplearning-master"].vars["deeplearning_gpus"] == gpus
 
@@ -288,7 +288,7 @@ def test_the_server_filters(answer: Any, read: Any) -> None:
     fake = answer()
     read(filters={"instance-type": "g5.xlarge"}, states=["running"])
     (query,) = fake.queries
-    assert {one["Name"]: one["Values"] for one in query["Filters"]} == {
+    assert {condition["Name"]: condition["Values"] for condition in query["Filters"]} == {
         "tag:deeplearning:cluster": ["red"],
         "instance-state-name": ["running"],
         "instance-type": ["g5.xlarge"],
@@ -435,7 +435,7 @@ THEIRS = "/home/me/own.yml"
 @pytest.mark.parametrize(
     ("playbooks", "warns"),
     [
-        *(([one], False) for one in OWN),
+        *(([block], False) for block in OWN),
         (OWN, False),
         ([THEIRS], True),
         ([OWN[0], THEIRS], True),

@@ -291,8 +291,8 @@ def test_what_emr_refuses_for_another_reason_is_not_retried(
 
 
 def test_a_profile_that_does_not_exist_is_one_sentence(run: Run, info: Run) -> None:
-    for refused in (run(profile="nobody"), info(profile="nobody")):
-        assert refused["failed"] and refused["msg"].startswith("There is no AWS profile nobody")
+    for refused in (run(profile="missing"), info(profile="missing")):
+        assert refused["failed"] and refused["msg"].startswith("There is no AWS profile missing")
 
 
 def test_info_of_no_cluster(emr: Emr, run: Run, info: Run) -> None:

@@ -121,7 +121,10 @@ def test_efa_cards_and_throughput(run: Run, templates: Templates) -> None:
     options = {"efa_cards": [0, 1], "security_groups": ["sg-0123456789abcdef0"], "root_volume_throughput": 500}
     run(**options)
     data = templates.data()
-    layout = [(one["NetworkCardIndex"], one["DeviceIndex"], one["InterfaceType"]) for one in data["NetworkInterfaces"]]
+    layout = [
+        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
+        for interface in data["NetworkInterfaces"]
+    ]
     assert layout == [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only")]
     assert data["BlockDeviceMappings"][0]["Ebs"]["Throughput"] == 500
     assert not run(**options)["changed"]

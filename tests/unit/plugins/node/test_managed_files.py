@@ -64,7 +64,7 @@ def test_files_are_created_changed_and_removed_in_one_run(run: Run, tmp_path: Pa
     assert planned["changed"] and seen(tmp_path) == before
     changed = run(*desired)
     assert changed["paths"] == planned["paths"] == [item["path"] for item in desired]
-    assert [(one["before"], one["after"]) for one in changed["diff"]][:3] == [
+    assert [(difference["before"], difference["after"]) for difference in changed["diff"]][:3] == [
         ("", "new"),
         ("old", "newer"),
         ("gone", ""),

@@ -110,7 +110,7 @@ fs-1:/ /shared nfs4 hard,_netdev,mark 0 0
         # mount.efs, with TLS
         ("127.0.0.1:/ /efs nfs4 rw 0 0", [FormerMount("/efs", True)]),
         ("fs-1:/ /theirs nfs4 rw 0 0", [FormerMount("/efs", False)]),
-        # Somebody has mounted something of theirs over it, or in its place.
+        # A user has mounted something of theirs over it, or in its place.
         ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [FormerMount("/efs", False, taken=True)]),
     ],
 )
@@ -121,7 +121,7 @@ def test_former_mounts_are_recognized_by_the_mark(mounts: str, places: list[Form
 def line_of(task: str, fstab: Path) -> list[str]:
     """The lines of fstab after a task of the role that takes a line out of use, or removes it."""
     tasks = yaml.safe_load((ROLE / "tasks/former.yml").read_text())
-    (chosen,) = [one for one in tasks if one["name"] == f"former | {task}"]
+    (chosen,) = [candidate for candidate in tasks if candidate["name"] == f"former | {task}"]
     arguments = chosen["ansible.builtin.lineinfile"]
     own = {name: trust_as_template(value) for name, value in chosen.get("vars", {}).items()}
     variables = {"__efs_mount_mark": "x-deeplearning.efs", "item": {"path": "/efs"}, **own}

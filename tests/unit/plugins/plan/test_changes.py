@@ -89,7 +89,7 @@ def test_a_scheduled_end_is_removed_only_with_a_consent(setting: str, kind: str)
     assert f"cluster_{setting} is 0: the machines are scheduled to end at {END}" in text
     assert "-e remove_end=true" in text
     assert problems(of, Request(specified=[setting], remove_end=True), worker_count=4, **{setting: 0}) == []
-    # Nobody gives the setting: the end may be of deeplearning.aws.extend.
+    # The setting is not set: the end may be of deeplearning.aws.extend.
     assert problems(of, Request(), worker_count=4) == []
     assert problems(facts(), Request(specified=[setting]), worker_count=4, **{setting: 0}) == []
 

@@ -219,8 +219,8 @@ def test_without_a_route_to_the_internet_endpoints_and_the_images_python_are_nee
     endpoints: list[dict[str, Any]], name: str, settings: dict[str, Any], problem: str
 ) -> None:
     facts = replace(in_vpc(private_route={}), endpoints=endpoints, image=image(Name=name))
-    found = texts(facts, **SETTINGS, **settings)
-    assert [problem in text for text in found] == ([True] if problem else []), found
+    problems = texts(facts, **SETTINGS, **settings)
+    assert [problem in text for text in problems] == ([True] if problem else []), problems
     if not problem:
         (hint,) = texts(facts, is_problem=False, **SETTINGS)
         assert f"{PRIVATE} has no default route, so its machines reach no package index" in hint
@@ -234,10 +234,10 @@ def test_a_subnet_has_an_address_for_each_machine_that_is_missing_and_the_mount_
     free: int, existing: int, need: int | None
 ) -> None:
     groups = [{"AutoScalingGroupName": "red-workers", "Instances": [{"AvailabilityZone": ZONES[0]}] * existing}]
-    found = texts(replace(in_vpc(free=free), groups=groups), **SETTINGS, worker_count=3)
+    problems = texts(replace(in_vpc(free=free), groups=groups), **SETTINGS, worker_count=3)
     problem = f"cluster_private_subnet_ids is {PRIVATE}: it has {free} free addresses, and {need} are needed"
-    assert [text.partition(":")[0] for text in found] == ([problem.partition(":")[0]] if need else [])
-    assert all(problem in text for text in found)
+    assert [text.partition(":")[0] for text in problems] == ([problem.partition(":")[0]] if need else [])
+    assert all(problem in text for text in problems)
 
 
 def test_a_small_network_of_its_own() -> None:

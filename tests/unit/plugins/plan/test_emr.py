@@ -99,16 +99,16 @@ def test_a_root_volume_too_small_for_the_frameworks_is_noted_with_the_number() -
 
 def test_a_public_subnet_must_give_public_addresses() -> None:
     subnet, vpc = "subnet-0123456789abcdef0", "vpc-0123456789abcdef0"
-    given = {"vpc_id": vpc, "public_subnet_ids": [subnet], "private_subnet_ids": ["subnet-0123456789abcdef1"]}
+    settings = {"vpc_id": vpc, "public_subnet_ids": [subnet], "private_subnet_ids": ["subnet-0123456789abcdef1"]}
     described = [
         {"SubnetId": subnet, "VpcId": vpc, "AvailabilityZone": "us-east-1a", "MapPublicIpOnLaunch": False},
         {"SubnetId": "subnet-0123456789abcdef1", "VpcId": vpc, "AvailabilityZone": "us-east-1a"},
     ]
     facts = replace(FACTS, vpcs=[{"VpcId": vpc, "CidrBlock": "10.0.0.0/16"}], subnets=described)
-    (problem,) = texts(facts, **given)
+    (problem,) = texts(facts, **settings)
     assert "it gives them no public addresses" in problem
     described[0]["MapPublicIpOnLaunch"] = True
-    assert texts(facts, **given) == []
+    assert texts(facts, **settings) == []
 
 
 @pytest.mark.parametrize(

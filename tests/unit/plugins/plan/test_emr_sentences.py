@@ -112,8 +112,8 @@ EXAMPLE = "Example: -e cluster_emr_release=emr-7.14.0"
     ],
 )  # fmt: skip
 def test_what_emr_does_not_take(facts: AccountFacts, settings: dict[str, Any], sentences: list[str]) -> None:
-    found = [text for text in texts(facts, **settings) if not text.startswith("cluster_setup")]
-    assert found == sentences
+    actual = [text for text in texts(facts, **settings) if not text.startswith("cluster_setup")]
+    assert actual == sentences
 
 
 @pytest.mark.parametrize(("size", "noted"), [(50, True), (51, False), (14, False)])

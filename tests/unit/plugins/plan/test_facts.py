@@ -281,7 +281,7 @@ def test_the_workers_that_would_leave_have_their_ranks_and_runs(
         if operation == "describe_auto_scaling_groups":
             return [{"AutoScalingGroupName": "red-workers", "DesiredCapacity": 4}]
         if operation == "describe_instances" and params.get("Filters", [{}])[0].get("Name", "").startswith("tag:"):
-            asked.append({one["Name"]: one["Values"] for one in params["Filters"]})
+            asked.append({condition["Name"]: condition["Values"] for condition in params["Filters"]})
             return [{"Instances": [machine]}]
         return pages(self, service, operation, key, **params)
 

@@ -134,8 +134,8 @@ def test_the_rule(rows: list[tuple[list[str], str | None]], gpu: str, level: str
 def planned(framework: str, kind: dict[str, Any], **settings: Any) -> list[tuple[str, bool]]:
     described = {**TYPE, **kind}
     facts: AccountFacts = replace(FACTS, types={"g5.xlarge": TYPE, described["name"]: described})
-    given = cluster(**{"instance_type": described["name"], "default_framework": framework, **settings})
-    return [(finding.text, finding.is_problem) for finding in gpus.check(facts, given, TABLES)]
+    target = cluster(**{"instance_type": described["name"], "default_framework": framework, **settings})
+    return [(finding.text, finding.is_problem) for finding in gpus.check(facts, target, TABLES)]
 
 
 def test_the_plan_refuses_what_has_no_kernels_and_names_types_that_work() -> None:
@@ -189,9 +189,9 @@ def test_the_plan_says_nothing_where_nothing_can_be_wrong() -> None:
     assert planned("mxnet", OFFLINE["p5.48xlarge"], **master, master_trains=False) == []
     ((text, _is_problem),) = planned("mxnet", OFFLINE["p5.48xlarge"], **master)
     assert text.startswith("cluster_master_instance_type is p5.48xlarge: ")
-    given = cluster(default_framework="mxnet", instance_type="p5.48xlarge")
-    assert list(gpus.check(replace(FACTS, types=None), given, TABLES)) == []
-    assert list(gpus.check(replace(FACTS, types={}), given, TABLES)) == []
+    target = cluster(default_framework="mxnet", instance_type="p5.48xlarge")
+    assert list(gpus.check(replace(FACTS, types=None), target, TABLES)) == []
+    assert list(gpus.check(replace(FACTS, types={}), target, TABLES)) == []
 
 
 def member(number: int, name: str, count: int | None = None) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_another_region(planned: Any) -> None:
 
 
 def test_all_problems_are_reported_at_once(ask: Any) -> None:
-    answer = ask(instance_type="g5.enormous", key_name="nobody", image="no-such-family")
+    answer = ask(instance_type="g5.enormous", key_name="missing", image="no-such-family")
     assert answer["msg"].startswith(
         "3 problems prevent the plan:\n- cluster_instance_type is g5.enormous: us-east-1 has no"
     )
@@ -145,7 +145,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
     ({"instance_type": "p2.xlarge"}, "no current image has a driver for GPUs this old, choose a newer type."),
     ({"instance_type": "g5g.xlarge"}, "us-east-1 has no such family for arm64"),
     (
-        {"key_name": "nobody"},
+        {"key_name": "missing"},
         "us-east-1 has no such key pair, choose one of my-key. Example: -e cluster_key_name=my-key",
     ),
     ({"availability_zones": ["us-east-1z"]}, "us-east-1 has us-east-1a, us-east-1b"),
@@ -372,7 +372,7 @@ def test_two_that_claim_to_be_the_clusters_own(refused: Any, aws: Account) -> No
 def test_a_missing_permission_is_reported_with_the_other_problems(refused: Any, aws: Account, action: str) -> None:
     words = {"code": "AccessDeniedException", "message": "No.", "status": 403}
     aws.cloud.faults.add("error", {"action": action}, words)
-    problems = refused(key_name="nobody")
+    problems = refused(key_name="missing")
     assert len(problems) == 2
     assert f"AWS does not allow {action.replace('efs:', 'elasticfilesystem:')} to these credentials" in "".join(
         problems
@@ -541,7 +541,7 @@ def test_a_gpu_type_without_a_price_is_refused_under_a_limit(refused: Any, plann
     )
     assert planned(max_hourly_cost="")["exists"] is False
     plan = planned(instance_type="c5.large")
-    (text,) = [one for one in plan["notes"] if "hourly_cost" in one]
+    (text,) = [note for note in plan["notes"] if "hourly_cost" in note]
     assert text.startswith("the price of master c5.large, worker c5.large, ") and "leaves it out" in text
 
 

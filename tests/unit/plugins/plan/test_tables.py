@@ -278,8 +278,8 @@ def test_the_file_system_of_the_plan() -> None:
     ],
 )
 def test_a_file_system_that_cannot_be_used(facts: AccountFacts, problem: str) -> None:
-    found = texts(facts, efs_id=EFS)
-    assert [problem in text for text in found] == ([True] if problem else [])
+    problems = texts(facts, efs_id=EFS)
+    assert [problem in text for text in problems] == ([True] if problem else [])
 
 
 def test_file_systems_with_the_tag_are_named_in_order() -> None:
@@ -350,8 +350,8 @@ def test_zones_that_do_not_exist_and_those_that_lack_a_type() -> None:
     ],
 )  # fmt: skip
 def test_a_type_that_the_region_has_not(name: str, offered: list[str], sentence: str) -> None:
-    found = texts(replace(FACTS, types={}, offered_types=offered), instance_type=name)
-    assert found == [f"cluster_instance_type is {name}: us-east-1 has no such type, {sentence}"]
+    problems = texts(replace(FACTS, types={}, offered_types=offered), instance_type=name)
+    assert problems == [f"cluster_instance_type is {name}: us-east-1 has no such type, {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -373,8 +373,8 @@ def test_types_that_do_not_go_together(
 ) -> None:
     types = {"t0.large": {**TYPE, "name": "t0.large", **master}, "g5.xlarge": {**TYPE, **worker}}
     offers = [{"InstanceType": name, "Location": zone} for name in types for zone in ZONES]
-    found = texts(replace(FACTS, types=types, offers=offers, quotas={}), master_instance_type="t0.large", **settings)
-    assert [problem in text for text in found] == ([True] if problem else []), found
+    problems = texts(replace(FACTS, types=types, offers=offers, quotas={}), master_instance_type="t0.large", **settings)
+    assert [problem in text for text in problems] == ([True] if problem else []), problems
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class Place:
         return set(self.efs.describe_mount_target_security_groups(MountTargetId=target_id)["SecurityGroups"])
 
     def foreign(self, subnet: int = 0, groups: list[str] | None = None) -> tuple[str, str]:
-        """Somebody else's file system with a mount target."""
+        """Create another user's file system with a mount target."""
         system = self.efs.create_file_system(CreationToken="theirs")["FileSystemId"]
         self.clock.advance(1)
         extra = {"SecurityGroups": groups} if groups else {}

@@ -129,7 +129,7 @@ def test_tls_is_required_from_before_it_can_be_mounted(aws: Any, run: Run, place
     arn = place.systems()[0]["FileSystemArn"]
     for statement in (allow, deny):
         assert (statement["Principal"], statement["Action"], statement["Resource"]) == ({"AWS": "*"}, CLIENTS, arn)
-    # Whoever reaches a mount target may do what an NFS client may without a policy; no condition names an identity.
+    # Any client of a mount target may do what NFS clients may without a policy; no condition names an identity.
     assert (allow["Effect"], allow["Condition"]) == (
         "Allow",
         {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},

@@ -30,7 +30,11 @@ def data(**more: Any) -> dict[str, Any]:
 def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_own() -> None:
     assert data()["SecurityGroupIds"] == ["sg-1", "sg-2"]
     assert not {"NetworkInterfaces", "Placement", "InstanceMarketOptions", "UserData"} & data().keys()
-    assert {one["ResourceType"] for one in data()["TagSpecifications"]} == {"instance", "volume", "network-interface"}
+    assert {specification["ResourceType"] for specification in data()["TagSpecifications"]} == {
+        "instance",
+        "volume",
+        "network-interface",
+    }
 
 
 def test_user_data_is_encoded() -> None:
@@ -68,12 +72,15 @@ def test_each_type_has_an_ordinary_interface_and_one_for_efa_on_each_card_that_h
     efa_cards = facts.instance_type(instance_types.types()[kind])["efa_cards"]
     result = data(instance_type=kind, efa_cards=efa_cards)
     interfaces = result["NetworkInterfaces"]
-    layout = [(one["NetworkCardIndex"], one["DeviceIndex"], one["InterfaceType"]) for one in interfaces]
+    layout = [
+        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
+        for interface in interfaces
+    ]
     assert layout == [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in cards)]
     run_network._check_cards(interfaces, kind)
-    assert all(one["Groups"] == ["sg-1", "sg-2"] and one["DeleteOnTermination"] for one in interfaces)
+    assert all(interface["Groups"] == ["sg-1", "sg-2"] and interface["DeleteOnTermination"] for interface in interfaces)
     assert "SecurityGroupIds" not in result
-    assert not any("AssociatePublicIpAddress" in one for one in interfaces)
+    assert not any("AssociatePublicIpAddress" in interface for interface in interfaces)
 
 
 def test_a_type_without_efa_has_no_cards_for_it() -> None:
@@ -83,7 +90,7 @@ def test_a_type_without_efa_has_no_cards_for_it() -> None:
 def test_spot_and_placement_are_asked_for_and_tagged() -> None:
     result = data(spot=True, placement_group="c")
     assert result["InstanceMarketOptions"]["MarketType"] == "spot" and result["Placement"] == {"GroupName": "c"}
-    assert "spot-instances-request" in {one["ResourceType"] for one in result["TagSpecifications"]}
+    assert "spot-instances-request" in {specification["ResourceType"] for specification in result["TagSpecifications"]}
 
 
 @pytest.mark.parametrize(

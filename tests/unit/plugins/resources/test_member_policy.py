@@ -52,7 +52,7 @@ def test_a_member_writes_no_report_but_its_own(action: str, write: list[str]) ->
     other_places = (f"members/{ME}/one-of-many", f"members/{OTHER}/report.json", "members/report.json")
     for place in (*other_places, "bundles/a.tar", "data/coco/a.tar"):
         assert decided(granted, action, f"{BUCKET}/{place}") == "explicitly denied"
-        # Nor when somebody gives the role another policy.
+        # Nor when an administrator adds another policy to the role.
         assert decided([granted, parse_policy(FULL_ACCESS)], action, f"{BUCKET}/{place}") == "explicitly denied"
 
 

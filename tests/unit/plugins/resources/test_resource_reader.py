@@ -381,7 +381,12 @@ def test_the_facts_of_an_instance() -> None:
 
 
 def pairs(*groups: str) -> dict[str, Any]:
-    return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "UserIdGroupPairs": [{"GroupId": one} for one in groups]}
+    return {
+        "IpProtocol": "tcp",
+        "FromPort": 22,
+        "ToPort": 22,
+        "UserIdGroupPairs": [{"GroupId": group} for group in groups],
+    }
 
 
 def test_a_security_group_names_others_in_rules_of_both_ways() -> None:

@@ -1,4 +1,4 @@
-"""A script and its folder, sent with the request for a run: into a folder where nobody else can write."""
+"""A script and its folder, sent with the request for a run: into a folder where no other user can write."""
 
 from __future__ import annotations
 

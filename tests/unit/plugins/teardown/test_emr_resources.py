@@ -81,8 +81,12 @@ def test_a_machine_is_ours_only_if_its_emr_cluster_is() -> None:
         instance("i-plain"),
     ]
     reader = ResourceReader(Aws(machines), "red")  # type: ignore[arg-type]
-    found = reader.read_again(["instance"]).resources
-    assert {resource.id: resource.ours for resource in found} == {"i-ended": True, "i-other": False, "i-plain": False}
+    resources = reader.read_again(["instance"]).resources
+    assert {resource.id: resource.ours for resource in resources} == {
+        "i-ended": True,
+        "i-other": False,
+        "i-plain": False,
+    }
 
 
 def test_it_is_terminated_before_what_its_machines_use_even_if_protected() -> None:

@@ -121,7 +121,7 @@ def test_a_main_route_table_goes_with_its_vpc_and_not_by_itself(main_first: bool
     main = {"RouteTableAssociationId": "rtbassoc-0", "Main": True}
     both = {"RouteTableId": "rtb-1", "Associations": [main, explicit][:: 1 if main_first else -1]}
     listed = [both, {"RouteTableId": "rtb-2", "Associations": [explicit]}, {"RouteTableId": "rtb-3"}]
-    tables = [resource_of("route_table", one, GROUPS) for one in listed]
+    tables = [resource_of("route_table", item, GROUPS) for item in listed]
     assert [resource.id for resource in to_delete(owned(*tables), keep=False)] == ["rtb-2", "rtb-3"]
     # AWS refuses to remove the association of a main route table.
     assert [table.facts["associations"] for table in tables] == [["rtbassoc-1"], ["rtbassoc-1"], []]

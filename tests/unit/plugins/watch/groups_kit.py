@@ -1,4 +1,4 @@
-"""Auto Scaling groups in an account whose time passes only where somebody waits for it."""
+"""Auto Scaling groups in an account whose time passes only while the caller waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.conftest import Account
 REGION = "us-east-1"
 TYPE, ZONE = "g5.xlarge", f"{REGION}a"
 STEP_SECONDS = 1.0
-"""How often something can happen while somebody waits."""
+"""How often something can happen during one wait."""
 LONGEST_WAIT = 120
 
 

@@ -1,4 +1,4 @@
-"""When a group has settled, how it is told, and that no good machine is lost on the way."""
+"""When a group has settled, how that is reported, and that no good machine is lost on the way."""
 
 from __future__ import annotations
 
@@ -174,7 +174,10 @@ def test_only_what_came_in_this_run_is_ended() -> None:
 
 def test_each_missing_machine_has_its_reason() -> None:
     actual = missing_of(group(2, 0, [CAPACITY, QUOTA, CAPACITY]), FIVE)
-    assert [(one.why, one.count) for one in actual] == [(FailureKind.CAPACITY, 2), (FailureKind.UNKNOWN, 1)]
+    assert [(shortage.why, shortage.count) for shortage in actual] == [
+        (FailureKind.CAPACITY, 2),
+        (FailureKind.UNKNOWN, 1),
+    ]
     assert not elsewhere(actual)
     assert elsewhere(missing_of(group(2, 0, [CAPACITY]), FIVE))
 
@@ -212,8 +215,8 @@ class FakeApi:
 
     def describe(self, names: Sequence[str], since: float, detailed: frozenset[str] | None) -> dict[str, ScalingGroup]:
         self._step()
-        machines = [GroupInstance(one) for one in self.serving] + [
-            GroupInstance(one, "Pending") for one in self.pending
+        machines = [GroupInstance(instance_id) for instance_id in self.serving] + [
+            GroupInstance(instance_id, "Pending") for instance_id in self.pending
         ]
         held = frozenset({"Launch"}) if self.held else frozenset[str]()
         return {"workers": ScalingGroup("workers", self.desired, machines, held, tuple(reversed(self.failures)))}
@@ -279,7 +282,9 @@ def test_three_of_five_stand() -> None:
     result, lines = watched(api)
     assert (result["outcome"], result["failed"], result["in_service"]) == ("degraded", False, 3)
     assert api.writes == [("hold",), ("set", 3), ("resume",)]
-    assert [(one["count"], one["why"], one["message"]) for one in result["missing"]] == [(2, "capacity", CAPACITY)]
+    assert [(shortage["count"], shortage["why"], shortage["message"]) for shortage in result["missing"]] == [
+        (2, "capacity", CAPACITY)
+    ]
     assert any("3/5 in service, 2 waiting for capacity" in line for line in lines)
     assert lines[-1].startswith("AWS has no capacity for 2 of workers")
 

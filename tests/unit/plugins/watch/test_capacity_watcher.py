@@ -25,8 +25,8 @@ def test_three_of_five_stand_and_the_others_follow_when_there_is_capacity(groups
     result = groups.wait_for_capacity(MASTER, workers)
     assert (result["outcome"], result["desired"]) == ("degraded", 6)
     assert groups.running() == 4
-    assert sum(one["count"] for one in result["missing"]) == 2
-    assert {one["why"] for one in result["missing"]} == {"capacity"}
+    assert sum(shortage["count"] for shortage in result["missing"]) == 2
+    assert {shortage["why"] for shortage in result["missing"]} == {"capacity"}
     assert "We currently do not have sufficient g5.xlarge capacity" in result["msg"]
     group = groups.group("workers")
     assert (group["DesiredCapacity"], group["MaxSize"], group["SuspendedProcesses"]) == (3, 5, [])
@@ -69,12 +69,12 @@ def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
 def test_machines_of_an_earlier_run_outlive_a_failure(groups: Groups) -> None:
     groups.make(groups.template(), desired=2, workers=5)
     assert groups.wait_for_capacity(GroupTarget("c-workers", 2, 2))["outcome"] == "full"
-    before = {one["InstanceId"] for one in groups.group("workers")["Instances"]}
+    before = {instance["InstanceId"] for instance in groups.group("workers")["Instances"]}
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=2)
     result = groups.wait_for_capacity(GroupTarget("c-workers", 5, 5), since=-2)
     assert result["failed"]
     group = groups.group("workers")
-    assert {one["InstanceId"] for one in group["Instances"]} == before
+    assert {instance["InstanceId"] for instance in group["Instances"]} == before
     assert (group["DesiredCapacity"], group["SuspendedProcesses"]) == (2, [])
     assert "2 that ran before this are left running" in result["msg"]
 
@@ -84,7 +84,7 @@ def test_a_quota_is_distinguished_from_missing_capacity(groups: Groups) -> None:
     groups.make(groups.template(), workers=5)
     result = groups.wait_for_capacity(GroupTarget("c-workers", 5, 2))
     assert (result["outcome"], groups.running()) == ("degraded", 2)
-    assert [(one["why"], one["count"]) for one in result["missing"]] == [("unknown", 3)]
+    assert [(shortage["why"], shortage["count"]) for shortage in result["missing"]] == [("unknown", 3)]
     assert "vCPU limit of 8" in result["msg"]
 
 
@@ -98,7 +98,7 @@ def test_a_bad_image_fails_at_once(groups: Groups) -> None:
     result = groups.wait_for_capacity(GroupTarget("c-workers", 5, 2), seconds=600)
     assert result["failed"]
     assert groups.clock.time() - started < 60
-    assert {one["why"] for one in result["missing"]} == {"configuration"}
+    assert {shortage["why"] for shortage in result["missing"]} == {"configuration"}
     assert "ami-0bad0bad0bad0bad0" in result["msg"]
     assert not result["elsewhere"]
 

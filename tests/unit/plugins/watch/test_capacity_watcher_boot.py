@@ -111,7 +111,9 @@ class Booting(Groups):
         return str(address.get("InstanceId", ""))
 
     def machines(self, state: str, what: str = "workers") -> set[str]:
-        return {one["InstanceId"] for one in self.group(what)["Instances"] if one["LifecycleState"] == state}
+        return {
+            instance["InstanceId"] for instance in self.group(what)["Instances"] if instance["LifecycleState"] == state
+        }
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def test_a_configuration_error_ends_the_wait_with_its_log_and_no_machine_is_left
     result = booting.configured(MASTER, WORKERS, seconds=600)
     assert (result["outcome"], result["failed"], result["elsewhere"]) == ("failed", True, False)
     assert booting.clock.time() - started < 120
-    assert [(one["why"], one["count"]) for one in result["missing"]] == [("setup", 2)]
+    assert [(shortage["why"], shortage["count"]) for shortage in result["missing"]] == [("setup", 2)]
     assert "2 of c-workers could not configure themselves: correct the cause" in result["msg"]
     assert "mount.nfs4: No route to host" in result["msg"]
     assert booting.running() == 0
@@ -160,7 +162,7 @@ def test_a_machine_that_keeps_its_place_counts_as_missing(booting: Booting) -> N
     booting.size(master=1, workers=2)
     result = booting.configured(MASTER, WORKERS)
     assert (result["outcome"], result["in_service"], booting.running()) == ("degraded", 2, 2), booting.lines
-    assert [(one["why"], one["count"]) for one in result["missing"]] == [("setup", 1)]
+    assert [(shortage["why"], shortage["count"]) for shortage in result["missing"]] == [("setup", 1)]
     assert any("1/2 ready, 1 failed: efs_mount" in line for line in booting.lines), booting.lines
     group = booting.group("workers")
     assert (group["DesiredCapacity"], group["SuspendedProcesses"]) == (1, [])
@@ -199,7 +201,7 @@ def test_growing_a_running_cluster_costs_it_no_old_machine(booting: Booting) -> 
     result = booting.configured(GroupTarget("c-workers", 5, 5), policy=Policy.ALL_OR_NOTHING, since=-2)
     assert (result["outcome"], result["in_service"]) == ("failed", 2), booting.lines
     group = booting.group("workers")
-    assert ({one["InstanceId"] for one in group["Instances"]}, group["DesiredCapacity"]) == (old, 2)
+    assert ({instance["InstanceId"] for instance in group["Instances"]}, group["DesiredCapacity"]) == (old, 2)
     assert group["SuspendedProcesses"] == []
     assert booting.running() == 2
 
@@ -213,7 +215,7 @@ def test_a_machine_that_failed_with_another_bundle_is_replaced(booting: Booting)
     booting.nodes.bundle = NEW
     result = booting.configured(GroupTarget("c-workers", 2, 2), policy=Policy.ALL_OR_NOTHING)
     assert (result["outcome"], result["changed"]) == ("full", True), booting.lines
-    assert held not in {one["InstanceId"] for one in booting.group("workers")["Instances"]}
+    assert held not in {instance["InstanceId"] for instance in booting.group("workers")["Instances"]}
 
     # With the same bundle it would fail again: this is reported at once, and the old one stays.
     booting.nodes.will("c-workers", GIVES_UP)
@@ -230,7 +232,7 @@ def test_a_machine_that_never_reports_is_late_and_its_console_is_shown(booting: 
     booting.size(workers=2)
     result = booting.configured(GroupTarget("c-workers", 2, 1), seconds=15)
     assert (result["outcome"], result["in_service"]) == ("degraded", 1)
-    assert [(one["why"], one["count"]) for one in result["missing"]] == [("late", 1)]
+    assert [(shortage["why"], shortage["count"]) for shortage in result["missing"]] == [("late", 1)]
     assert "has not reported. The end of its console:" in result["msg"]
     assert booting.group("workers")["DesiredCapacity"] == 1
 
