@@ -60,8 +60,7 @@ ANSWER = {
     "problem": _TEXT,
     "in_use": _TEXT,
     "held": _TEXT,
-    # See `evidence.parse`.
-    "faults": lambda value: value,
+    "faults": lambda value: evidence.parse(value, "faults"),
 }
 """Training code may be root on its node, so answers are validated."""
 
