@@ -211,7 +211,7 @@ def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
             "distribution that has them. Example: -e distribution=parameter_server"
         )
     from_s3 = [word for word in values.get("script_args") or () if "s3://" in word]
-    record = RECORDS.get(framework) if framework else None
+    record = RECORDS.get(framework or "")
     if record and not record.reads_s3 and from_s3 and not values.get("python"):
         bucket = from_s3[0].partition("s3://")[2].split("/")[0] or "bucket"
         yield (
