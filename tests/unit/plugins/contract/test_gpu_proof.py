@@ -373,7 +373,7 @@ def test_the_kernel_module_says_its_version_and_its_gpus(tmp_path: Path, line: s
 
 def test_the_text_of_the_probe_is_found_in_a_module_that_ansible_packs(packages: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "module.zip", "w") as archive:
-        for name in ("__init__", "bounded_program", "framework_probe", "gpu_proof", "paths"):
+        for name in ("__init__", "bounded_program", "framework_probe", "frameworks", "gpu_proof", "paths"):
             archive.write(CONTRACT / f"{name}.py", f"contract/{name}.py")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'module.zip')!r}); from contract import gpu_proof as p; "
