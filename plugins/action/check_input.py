@@ -45,7 +45,7 @@ class ActionModule(Action):
         names = [name for name in sorted(task_vars) if playbook_input.is_setting(name, roles)]
         settings, problems = self._resolve((name for name in names if name in TABLE), task_vars)
         unknown = {name: playbook_input.misspelt_setting(name) for name in names if name not in TABLE}
-        problems += [*playbook_input.no_inventory(task_vars), *filter(None, unknown.values())]
+        problems += [*playbook_input.no_inventory(playbook, task_vars), *filter(None, unknown.values())]
         variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
         emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
         # What is wrong in any case is reported before the first call to AWS.

@@ -47,6 +47,7 @@ options:
       - stop
       - report
       - tensorboard
+      - new_project
 extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]
 """
 

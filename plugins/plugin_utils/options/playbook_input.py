@@ -18,7 +18,7 @@ PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """Playbooks that need all settings. The others need those that identify the cluster."""
 NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status_page")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
-NO_RECORD = ("audit", "destroy")
+NO_RECORD = ("audit", "destroy", "new_project")
 """Playbooks that use no recorded settings of the cluster."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
@@ -36,13 +36,14 @@ def is_setting(name: str, roles: Iterable[str]) -> bool:
     return name.startswith(PREFIX) and name not in NOT_SETTINGS and not name.startswith(_prefixes(roles))
 
 
-def no_inventory(variables: Mapping[str, Any]) -> list[str]:
+def no_inventory(playbook: str, variables: Mapping[str, Any]) -> list[str]:
     """Return a sentence if no inventory of ours was read and no cluster is named: the defaults are another cluster."""
-    if "deeplearning_folder" in variables or f"{PREFIX}name" in variables:
+    if playbook == "new_project" or "deeplearning_folder" in variables or f"{PREFIX}name" in variables:
         return []
     return [
         "No inventory of the plugin deeplearning.aws.cluster was read, and no cluster is named: the name of the "
-        "inventory file must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml"
+        "inventory file must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml. "
+        "In a folder without one: ansible-playbook deeplearning.aws.new_project"
     ]
 
 

@@ -433,6 +433,14 @@ TABLE: Sequence[Option] = (
         ("audit",),
     ),
     Option(
+        "project",
+        r.path,
+        ".",
+        "~/team",
+        "The folder to write the files of a project to. Without it, the current one.",
+        ("new_project",),
+    ),
+    Option(
         "image_frameworks",
         r.list_of(r.choice(*(name for name, record in RECORDS.items() if not record.has_horovod))),
         [],
@@ -452,6 +460,7 @@ TABLE: Sequence[Option] = (
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
     *("extend", "replace", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
+    "new_project",
 )
 DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
 """Playbooks with a file in the root of the checkout."""

@@ -26,6 +26,8 @@ SHIPPED = {
     *("FILES.json", "MANIFEST.json", "LICENSE", "requirements.yml"),
     *("CHANGELOG.rst", "CONTRIBUTING.md", "README.md", "SECURITY.md"),
     *("changelogs", "docs", "files", "meta", "playbooks", "plugins", "roles"),
+    # A new project begins with them.
+    *("ansible.cfg", "inventory"),
 }
 """What a collection may hold at its top. Anything else in the root is named in galaxy.yml, build_ignore."""
 
