@@ -171,7 +171,9 @@ def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
         node = filling.result()
         assert failed.code == 2, failed.output[-6000:]
         assert f"On 1 slave instances (including {node}), bootstrap action 1 returned" in message(failed)
-        assert "No space left on device" in failed.output and "Nothing keeps running." in message(failed)
+        assert "Nothing keeps running." in message(failed)
+        details = cluster.cloud.folder / ".deeplearning" / f"{cluster.name}.json"
+        assert "No space left on device" in details.read_text() and str(details) in failed.output
         assert not cluster.machines()
 
 
