@@ -168,7 +168,11 @@ def test_machines_that_are_left_out_are_reported_after_publishing(
         (["--count", "3"], "after 0 s 2 members are in the list, and not 3."),
         (["--count", "2", "--generation", "2"], "after 0 s this node has generation 1 of the member list, not 2."),
         (["--count", "1"], "after 0 s 2 members are in the list, and not 1."),
-        (["--count", "2"], "after 0 s 3 machines are desired and 2 are members."),
+        (
+            ["--count", "2"],
+            "after 0 s 3 machines are desired and 2 are members; ansible-playbook status.yml shows why machines are "
+            "missing.",
+        ),
     ],
 )
 def test_wait_reports_what_is_missing(cluster: Cluster, words: list[str], sentence: str) -> None:

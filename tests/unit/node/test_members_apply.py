@@ -101,7 +101,7 @@ def test_systemd_is_reloaded_after_a_killed_process_did_not(
         raise Killed
 
     environment, log = worker.root / "run/manager-environment", cluster.folder / "systemctl.log"
-    for act, follows in ((applying.apply, True), (lambda *_: applying.forget(), False)):
+    for act, follows in ((applying.apply, True), (lambda *_: applying.unapply(), False)):
         with worker.here():
             with monkeypatch.context() as patch, pytest.raises(Killed):
                 patch.setattr(applying, "_update_systemd", kill)
@@ -179,22 +179,22 @@ def test_a_second_time_changes_nothing_and_a_lost_file_comes_back(worker: Node) 
 
 
 @pytest.mark.parametrize("path", [*(target.path for target in rendering.TARGETS), paths.APPLIED, paths.UNCHANGED])
-def test_forget_reports_that_it_has_removed_a_single_file(worker: Node, path: str) -> None:
+def test_unapply_reports_that_it_has_removed_a_single_file(worker: Node, path: str) -> None:
     worker.apply()
     with worker.here():
         (target,) = [target for target in rendering.TARGETS if target.path.endswith(path)] or [None]
         place = Path(target.path if target else f"{worker.root}{path}")
         place.parent.mkdir(parents=True, exist_ok=True)
-        applying.forget()
+        applying.unapply()
         place.write_text(rendering.with_block("", "x\n") if target and target.shared else "x")
-        assert applying.forget() is True and applying.forget() is False
+        assert applying.unapply() is True and applying.unapply() is False
 
 
-def test_forget_removes_what_apply_wrote_and_nothing_else(worker: Node) -> None:
+def test_unapply_removes_what_apply_wrote_and_nothing_else(worker: Node) -> None:
     worker.apply()
     with worker.here():
-        assert applying.forget() is True
-        assert applying.forget() is False
+        assert applying.unapply() is True
+        assert applying.unapply() is False
     left = {str(path.relative_to(worker.root)) for path in worker.root.rglob("*") if path.is_file()}
     assert not {item for item in left if "workers" in item or "deeplearning.sh" in item or "50-deeplearning" in item}
     assert worker.text("/etc/hosts") == "127.0.0.1 localhost\n"
@@ -624,7 +624,7 @@ def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Nod
     (emr_worker.root / "home/hadoop/worker_ip_file").write_text("10.0.0.5\n")
     assert emr_worker.apply().changed
     with emr_worker.here():
-        assert applying.forget()
+        assert applying.unapply()
     assert not (emr_worker.root / "home/hadoop/worker_ip_file").exists()
 
 
@@ -650,7 +650,7 @@ def test_root_does_not_follow_what_the_user_of_emr_puts_in_the_files_place(kind:
     if kind != "folder":
         prepare(file, kind)
     with emr_worker.here():
-        assert bounded(applying.forget) and not os.path.lexists(file)
+        assert bounded(applying.unapply) and not os.path.lexists(file)
 
 
 def test_only_nodes_of_emr_have_the_file_of_old_scripts(worker: Node) -> None:

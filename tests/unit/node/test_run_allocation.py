@@ -238,7 +238,8 @@ def test_a_membership_that_changes_is_waited_for(
     world.current = replace(listed(world), desired=5)
     assert world.wait(first, trained, nodes=nodes)
     assert sum(world.slept) == seconds
-    assert world.reports == (["5 machines are desired and 4 are members"] if seconds else [])
+    missing = "5 machines are desired and 4 are members; ansible-playbook status.yml shows why machines are missing"
+    assert world.reports == ([missing] if seconds else [])
 
 
 def test_all_reasons_to_wait_are_reported_until_they_are_gone(world: World) -> None:
@@ -254,7 +255,8 @@ def test_all_reasons_to_wait_are_reported_until_they_are_gone(world: World) -> N
     world.sleeping = repair
     assert names(world.wait()) == NAMES and world.slept == [0.5] * 4
     (reason,) = world.reports
-    assert reason.startswith("5 machines are desired and 4 are members; deeplearning-worker4 reported a fault")
+    missing = "5 machines are desired and 4 are members; ansible-playbook status.yml shows why machines are missing"
+    assert reason.startswith(f"{missing}; deeplearning-worker4 reported a fault")
 
 
 def test_nodes_of_another_run_are_waited_for_without_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,7 @@ ALLOWED = {
     ("playbooks/stage.yml", "{{ checked['options']['source_dir'] }}"),
     ("roles/training_run/tasks/start.yml", "{{ __training_run_code if training_run_script_file else omit }}"),
     ("playbooks/tasks/runs/dataset.yml", "{{ dataset_source }}"),
+    ("playbooks/new_project.yml", "{{ __folder }}/{{ item.path }}"),
     # The settings of the cluster.
     ("playbooks/provision.yml", "{{ cluster['summary_file'] }}"),
     ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
@@ -223,7 +224,7 @@ def test_of_the_first_login_a_limited_part_is_read(
 
 LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")
 LOOKED_UP = {
-    "ansible.builtin.file": ("framework_name ~ '/",),
+    "ansible.builtin.file": ("framework_name ~ '/", "__collection ~ '/"),
     "ansible.builtin.fileglob": ("__cluster_env_sources",),
     "ansible.builtin.config": ("'COLLECTIONS_PATHS'",),
     "ansible.builtin.vars": ("__framework ~ '_source'",),

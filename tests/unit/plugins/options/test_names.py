@@ -105,9 +105,10 @@ def test_a_setting_without_its_prefix_is_refused(name: str) -> None:
 
 def test_without_an_inventory_a_cluster_has_to_be_named() -> None:
     """An inventory file with another ending is skipped, and the defaults are another cluster in another region."""
-    (problem,) = no_inventory({"cluster_region": "eu-west-1"})
+    (problem,) = no_inventory("plan", {"cluster_region": "eu-west-1"})
     assert "must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml" in problem
-    assert no_inventory({"deeplearning_folder": "/x/.deeplearning"}) == no_inventory({"cluster_name": "red"}) == []
+    assert not no_inventory("plan", {"deeplearning_folder": "/x/.deeplearning"})
+    assert not no_inventory("plan", {"cluster_name": "red"}) and not no_inventory("new_project", {})
 
 
 def test_which_variables_are_meant_as_settings() -> None:
