@@ -3,40 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: cluster_record
-short_description: Make the record of a cluster that all its nodes share
-version_added: 1.0.0
-description:
-  - Returns what C(deeplearning.aws.node_config) takes, while the cluster is created and when it exists.
-positional: facts, emr
-options:
-  _input:
-    description: The settings of the cluster.
-    type: dict
-    required: true
-  facts:
-    description: What the cluster has in AWS, as M(deeplearning.aws.discover_members) returns it.
-    type: dict
-    required: true
-  emr:
-    description: Whether the cluster is one of EMR.
-    type: bool
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Set the record of the cluster
-  ansible.builtin.set_fact:
-    record: "{{ checked['cluster'] | deeplearning.aws.cluster_record(discovered['cluster'], false) }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The record.
-  type: dict
-"""
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

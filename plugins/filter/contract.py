@@ -3,40 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: contract
-short_description: Read a name or a number that operator and nodes agree on
-version_added: 1.0.0
-description:
-  - Returns a constant of this collection's Python, such as the key of a tag or a port, so that roles and playbooks do
-    not write it again.
-positional: arguments
-options:
-  _input:
-    description: The module and the constant in it, such as V(names.CLUSTER_TAG), or a function.
-    type: str
-    required: true
-  arguments:
-    description: The arguments of a function, one after the other.
-    type: raw
-"""
-
-EXAMPLES = r"""
-- name: Print the key of the tag that all resources of a cluster have
-  ansible.builtin.debug:
-    msg: "{{ 'names.CLUSTER_TAG' | deeplearning.aws.contract }}"
-
-- name: Print the folder of the cluster's runs
-  ansible.builtin.debug:
-    msg: "{{ 'paths.runs' | deeplearning.aws.contract('/efs', 'red') }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The constant, or what the function returns.
-  type: raw
-"""
-
 from collections.abc import Callable
 from inspect import isfunction
 from typing import Any
