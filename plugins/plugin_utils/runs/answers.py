@@ -69,9 +69,10 @@ def evaluation(value: Any) -> dict[str, Any]:
 
 
 recorded_run = u.record(
+    run_id=run_id,
     **{
         **{key: u.optional(field.check) for key, field in run_request.FIELDS.items() if field.evaluated_with},
-        **{"run_id": run_id, "framework": framework, "distribution": distribution, "python": u.path},
+        **{"framework": framework, "distribution": distribution, "python": u.path},
         **{"script": u.words, "script_args": u.list_of(u.argument), "data": u.optional(u.words)},
         "generated": u.boolean,
     }
