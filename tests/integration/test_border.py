@@ -90,8 +90,8 @@ def files_of(folder: Path) -> dict[str, str]:
 
 ASKED = {
     "status": ({"run_id": "all"}, "]52;c;ZXZpbA==\ufffd\ufffd[2J ../../../../.ssh"),
-    "report": ({}, "answered `deeplearning run list` with something unexpected (runs: run_id: a run's id)"),
-    "report of evil": ({"run_id": "evil"}, "/.runs/evil is no folder of a run (run_id: a run's id)"),
+    "report": ({}, "answered `deeplearning run list` with something unexpected (runs: run_id: a run's id"),
+    "report of evil": ({"run_id": "evil"}, "/.runs/evil is no folder of a run (run_id: a run's id"),
     "follow": ({"run_id": "evil"}, "run evil ended without reporting a result"),
     "train": ({"resume": "evil"}, "answered `deeplearning run show` with something unexpected"),
     "evaluate": ({"run_id": "evil"}, "answered `deeplearning run show` with something unexpected"),

@@ -75,7 +75,7 @@ recorded_run = u.record(
         **{"framework": framework, "distribution": distribution, "python": u.path},
         **{"script": u.words, "script_args": u.list_of(u.argument), "data": u.optional(u.words)},
         "generated": u.boolean,
-    }
+    },
 )
 """What the operator's side uses of run.json."""
 
