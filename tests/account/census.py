@@ -1,4 +1,4 @@
-"""Count all resources of an account, whatever their tags: none, or those of a small cluster."""
+"""Count all resources of an account, with or without tags: none, or those of a small cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONSENT = {"destroy": CLUSTER, "cluster_keep_efs": False}
 
 
 def census(account: Any) -> Counter[str]:
-    """Return how many resources of each kind the account has, whatever their tags."""
+    """Return how many resources of each kind the account has, with or without tags."""
     ec2, scaling, efs = account.client("ec2"), account.client("autoscaling"), account.client("efs")
     iam, s3 = account.client("iam"), account.client("s3")
     reservations = ec2.describe_instances()["Reservations"]

@@ -305,7 +305,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(
     def newest_runs(_config: Any, _count: int) -> Any:
         if error:
             raise error
-        time.sleep(60)
+        time.sleep(60)  # a file system that does not answer: the limit of one second ends it
 
     monkeypatch.setattr(snapshot, "EFS_SECONDS", 1)
     monkeypatch.setattr(snapshot, "newest_runs", newest_runs)

@@ -1,4 +1,4 @@
-"""The cluster's user, whatever user calls; and programs that need root's rights. Tests of `become` run as root."""
+"""The cluster's user, also if another user calls; and programs that need root's rights. `become` is tested as root."""
 
 from __future__ import annotations
 
