@@ -116,7 +116,7 @@ def _member(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> d
 def _no_master(cluster: str, seconds: float) -> str:
     return (
         f"The cluster {cluster} has no master after {seconds:g} s: Auto Scaling should be starting one. See the reason "
-        "with ansible-playbook status.yml, then run this again."
+        "with ansible-playbook deeplearning.aws.status, then run this again."
     )
 
 

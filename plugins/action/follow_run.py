@@ -65,6 +65,6 @@ def _introduction(run_id: str) -> str:
     options = repeat_options(run_id)
     return (
         f"Following {run_id}. It continues without this terminal (Ctrl-C detaches).\n"
-        f"  to attach again: ansible-playbook follow.yml{options}\n"
-        f"  to stop it:      ansible-playbook stop.yml{options}"
+        f"  to attach again: ansible-playbook deeplearning.aws.follow{options}\n"
+        f"  to stop it:      ansible-playbook deeplearning.aws.stop{options}"
     )

@@ -263,7 +263,8 @@ class EmrCluster:
                 raise AwsError(
                     f"{requested - count} of the {requested} core nodes would be removed while runs are active: the "
                     "cluster has suspended its auto-termination, which it does as long as a run uses it. Wait for the "
-                    "runs, or stop them (ansible-playbook stop.yml -e run_id=all), and try again a minute later."
+                    "runs, or stop them (ansible-playbook deeplearning.aws.stop -e run_id=all), and try again a minute "
+                    "later."
                 )
             leaving = surplus(self._ranks(cluster_id), count)
             if len(leaving) == requested - count:

@@ -55,7 +55,7 @@ def test_a_degraded_cluster_says_so_and_gets_the_rest_later(account: Any) -> Non
 
     ran = account.play("destroy.yml")
     assert ran.code == 2
-    assert f"type: ansible-playbook destroy.yml -e destroy={NAME}" in " ".join(ran.output.split())
+    assert f"type: ansible-playbook deeplearning.aws.destroy -e destroy={NAME}" in " ".join(ran.output.split())
     started = time.time()
     ran = account.play("destroy.yml", destroy="another")
     assert (ran.code, account.writes(started)) == (2, [])

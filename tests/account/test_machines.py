@@ -129,7 +129,7 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
     assert account.writes(started) == []
 
     # A hostile master never removes the tag.
-    assert f"ansible-playbook site.yml -e remove_in_use={ids[2]} removes them all the same" in output
+    assert f"ansible-playbook deeplearning.aws.site -e remove_in_use={ids[2]} removes them all the same" in output
     ran = account.play(str(play), machines_worker_count=1, machines_remove_in_use=[ids[2]])
     assert ran.code == 0, ran.output[-4000:]
     wait_until(lambda: workers() == [ids[1]])

@@ -227,12 +227,12 @@ def test_what_others_schedule_is_named_and_deleted_by_its_name_alone(account: An
         action = (
             f"{GROUPS[1]} has the scheduled action {name}, which is not ours: {sizes}, next run {at:%Y-%m-%d %H:%M}"
         )
-        assert f"{action} UTC. To delete it: ansible-playbook site.yml -e delete_actions={name}" in printed
+        assert f"{action} UTC. To delete it: ansible-playbook deeplearning.aws.site -e delete_actions={name}" in printed
     # Its machines would be gone before they are of use.
     printed = " ".join(play(account, code=2).output.split())
     assert (
-        "it would end the machines within the hour. To delete it: ansible-playbook site.yml -e delete_actions=zz"
-        in printed
+        "it would end the machines within the hour. To delete it: ansible-playbook deeplearning.aws.site -e "
+        "delete_actions=zz" in printed
     )
     ttl = client.describe_scheduled_actions(ScheduledActionNames=["red-ttl"])["ScheduledUpdateGroupActions"]
     printed = " ".join(play(account, delete_actions=["zz"]).output.split())

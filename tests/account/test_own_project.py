@@ -96,7 +96,7 @@ def test_a_project_begins_in_an_empty_folder(account: Account, project: Project)
     (project.folder / "own.yml").write_text(OWN_PLAYBOOK)
     code, output = project.run("ansible-playbook", "own.yml", "-e", "stage=prod")
     assert code == 0 and "This is prod." in output and "Cluster team in us-west-2" in output, output
-    assert "stage is no option of plan.yml and has no effect here" in output, output
+    assert "stage is no option of deeplearning.aws.plan and has no effect here" in output, output
     assert not account.client("ec2", "us-west-2").describe_vpcs(
         Filters=[{"Name": "tag-key", "Values": ["deeplearning:cluster"]}]
     )["Vpcs"]

@@ -135,14 +135,16 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
     }
     assert described["problems"] == [
         "runs: no answer within 8 s",
-        "deeplearning-worker2 reported a fault; ansible-playbook health.yml shows which check fails",
+        "deeplearning-worker2 reported a fault; ansible-playbook deeplearning.aws.health shows which check fails",
         "deeplearning-worker3: not in the member list yet; the master adds it once it has reported itself",
-        "deeplearning-master: nvidia-smi does not end within 15 s; ansible-playbook health.yml shows which check fails",
+        "deeplearning-master: nvidia-smi does not end within 15 s; ansible-playbook deeplearning.aws.health shows "
+        "which check fails",
         "deeplearning-master: its disk / is 95 % full; remove data sets and environments that are not needed, or set "
         "cluster_root_volume_gib",
         "deeplearning-worker2, deeplearning-worker3: launched with another InstanceType (g5.xlarge, now g5.2xlarge) "
         "than new machines of red-workers get; a machine keeps it until it is replaced",
-        "deeplearning-worker2: configured by an old bundle; ansible-playbook site.yml configures them again",
+        "deeplearning-worker2: configured by an old bundle; ansible-playbook deeplearning.aws.site configures them "
+        "again",
     ], output
     assert all(f"  Problem: {warning}.\n" in output for warning in described["problems"])
 
@@ -185,7 +187,7 @@ def test_a_cluster_without_a_master_and_a_half_destroyed_one(red: Fleet) -> None
     scaling.delete_auto_scaling_group(AutoScalingGroupName="red-workers", ForceDelete=True)
     wait_until(lambda: not red.machines("workers"))
     output, described = status(red)
-    assert described["members"] == [] and "ansible-playbook destroy.yml -e destroy=red" in output
+    assert described["members"] == [] and "ansible-playbook deeplearning.aws.destroy -e destroy=red" in output
 
 
 def test_watching_prints_it_again_until_it_is_interrupted(red: Fleet) -> None:

@@ -34,4 +34,4 @@ def test_before_a_training_all_add_up_together_and_another_version_on_a_node_is_
         training_cluster.says(OTHER, f"sudo mv {MARKER}.kept {MARKER}")
     assert code == 2 and "is not healthy: 1 check fails." in text, text[-6000:]
     assert [place for place, check in checks.items() if not check["ok"]] == [(OTHER, "versions")]
-    assert "what to do: ansible-playbook train.yml -e framework=mxnet" in text
+    assert "what to do: ansible-playbook deeplearning.aws.train -e framework=mxnet" in text

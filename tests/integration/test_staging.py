@@ -137,7 +137,7 @@ def test_what_is_wrong_in_a_bucket_is_said_by_the_nodes(training_cluster: Cluste
         s3.put_object(Bucket=name, Key="rotten/a.tar", Body=b"corrupt" * 1000)
     for verb, place, sentence in (
         ("share", f"s3://{bucket}/rotten", "a.tar is no whole archive"),
-        ("finish", f"s3://{bucket}/rotten", "a.tar of rotten is not unpacked: run stage.yml again"),
+        ("finish", f"s3://{bucket}/rotten", "a.tar of rotten is not unpacked: run deeplearning.aws.stage again"),
         ("share", f"s3://{others}/rotten", "not allowed s3 get_object .* cluster_s3_read"),
         ("share", f"s3://{bucket}/nothing", "holds no data set that was staged whole"),
     ):

@@ -32,7 +32,7 @@ def activation(framework: str) -> str:
     if framework not in frameworks:
         raise UserError(
             f"{framework} is not installed on this node: give one of {', '.join(frameworks) or 'none'}, or install it. "
-            f"Example: ansible-playbook train.yml -e framework={framework}"
+            f"Example: ansible-playbook deeplearning.aws.train -e framework={framework}"
         )
     return f". {paths.ENVIRONMENTS}/{framework}/bin/activate"
 

@@ -82,7 +82,8 @@ def check_named(manifest: Mapping[str, Any], name: str, place: str, is_checked: 
     if not parts or not published or manifest != build(name, parts, contents, known.links):
         raise UserError(
             f"{place}/{FILE} is not the list of {name} with the published checksums, so nothing of it is used: others "
-            f"may write there. Replace it. Example: ansible-playbook stage.yml -e dataset={name} -e stage_replace=true"
+            f"may write there. Replace it. Example: ansible-playbook deeplearning.aws.stage -e dataset={name} -e "
+            "stage_replace=true"
         )
 
 

@@ -19,7 +19,8 @@ from .tables import join_names
 REPLACE = "ansible-playbook deeplearning.aws.replace -e node={node}"
 CONFIGURE = "ansible-playbook deeplearning.aws.configure"
 RELEASE = "reboot it, or release it on the node: sudo deeplearning gpus release"
-CHECK = "ansible-playbook health.yml shows which check fails"
+STATUS = "ansible-playbook deeplearning.aws.status"
+CHECK = "ansible-playbook deeplearning.aws.health shows which check fails"
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class Problem:
 MEMBER_DOWN = Problem(
     "member_down",
     "{subject} does not answer",
-    "ansible-playbook health.yml shows what is wrong, and Auto Scaling replaces a machine that has died",
+    "ansible-playbook deeplearning.aws.health shows what is wrong, and Auto Scaling replaces a machine that has died",
 )
 MEMBERS_MISSING = Problem(
     "members_missing",
     "{desired} machines are desired and {count} are members",
-    "ansible-playbook status.yml shows why machines are missing",
+    f"{STATUS} shows why machines are missing",
 )
 MEMBER_FAULTY = Problem("member_faulty", "{subject} reported a fault", CHECK)
 HELD_REASON = "a GPU of it failed, or an operator has held it, which sudo deeplearning gpus release on it ends"
@@ -55,7 +56,7 @@ EMR_NODE_HELD = Problem("emr_node_held", MEMBER_HELD.text, RELEASE)
 MEMBER_SILENT = Problem(
     "member_silent",
     "{subject}: no load reported for {minutes:g} minutes",
-    "ansible-playbook health.yml checks it",
+    "ansible-playbook deeplearning.aws.health checks it",
     # Seconds. A load file that is older describes its node no more, and a machine has so long to write its first one.
     threshold=180,
 )
@@ -102,7 +103,7 @@ BY_HEALTH: Mapping[str, Problem] = {
 TEMPLATE_UNUSED = Problem(
     "template_unused",
     "{subject} launches machines by version {used} of its launch template, and {newest} is the newest",
-    "ansible-playbook site.yml makes it use that",
+    "ansible-playbook deeplearning.aws.site makes it use that",
 )
 TEMPLATE_CHANGED = Problem(
     "template_changed",
@@ -110,22 +111,24 @@ TEMPLATE_CHANGED = Problem(
     "a machine keeps it until it is replaced",
 )
 BUNDLE_OLD = Problem(
-    "bundle_old", "{subject}: configured by an old bundle", "ansible-playbook site.yml configures them again"
+    "bundle_old",
+    "{subject}: configured by an old bundle",
+    "ansible-playbook deeplearning.aws.site configures them again",
 )
 EMR_BUNDLE_OLD = Problem(
     "emr_bundle_old",
     "{subject}: configured by another bundle than the master",
-    "ansible-playbook emr.yml configures them again",
+    "ansible-playbook deeplearning.aws.emr configures them again",
 )
 IMAGE_GONE = Problem(
     "image_gone",
     "The image {subject} is not available any more, so Auto Scaling can launch no machine",
-    "ansible-playbook site.yml takes the newest of its family",
+    "ansible-playbook deeplearning.aws.site takes the newest of its family",
 )
 IMAGE_OLD = Problem(
     "image_old",
     "The image {subject} was made on {day}, and the cluster keeps it",
-    "give the id of a newer one as cluster_image, and run site.yml",
+    "give the id of a newer one as cluster_image, and run deeplearning.aws.site",
     # Days.
     threshold=180,
 )
@@ -146,7 +149,8 @@ END_IDLE = Problem(
 END_SETUP = Problem(
     "end_setup",
     "The machines of {subject} end at {at}: no playbook has met one of them in service yet",
-    "ansible-playbook site.yml tries again, ansible-playbook deeplearning.aws.extend sets another end in its place",
+    "ansible-playbook deeplearning.aws.site tries again, ansible-playbook deeplearning.aws.extend sets another end in "
+    "its place",
     threshold=NEAR_SECONDS,
 )
 
@@ -157,7 +161,7 @@ RUN_STALLED = Problem(
     "run_stalled",
     "Run {subject} is stalled: {reason}. " + STALL_COST,
     # files/node/deeplearning/runs/silence.py has the limits, which depend on the phase of a run.
-    "to end it: ansible-playbook stop.yml -e run_id={subject}",
+    "to end it: ansible-playbook deeplearning.aws.stop -e run_id={subject}",
 )
 RUN_FIGURES_MISSING = Problem(
     "run_figures_missing",
@@ -180,9 +184,9 @@ GPU_MEMORY_FAILING = Problem(
 
 # The checks of health.yml
 
-UNREACHABLE = "is it running, and may this address log in (cluster_ssh_allowed_cidrs)? ansible-playbook status.yml"
-NO_MACHINE = "ansible-playbook site.yml creates one, ansible-playbook status.yml shows which clusters exist"
-INSTALL_ALIKE = "ansible-playbook train.yml -e framework={framework} installs the same everywhere"
+UNREACHABLE = f"is it running, and may this address log in (cluster_ssh_allowed_cidrs)? {STATUS}"
+NO_MACHINE = f"ansible-playbook deeplearning.aws.site creates one, {STATUS} shows which clusters exist"
+INSTALL_ALIKE = "ansible-playbook deeplearning.aws.train -e framework={framework} installs the same everywhere"
 SEE_LOGS = "see the logs on the master"
 OTHER_TRAFFIC = "look for other traffic, then replace"
 _ADVICE: Mapping[str, str] = {
@@ -210,7 +214,7 @@ _ADVICE: Mapping[str, str] = {
     "bandwidth.unreachable": "do the security groups let members reach each other on all ports?",
     "pairs": f"{OTHER_TRAFFIC} the named machine: {REPLACE}",
     "inside": f"health.yml shows faults of its GPUs; replace the named machine: {REPLACE}",
-    "all-reduce": "ansible-playbook health.yml shows which connection is slow",
+    "all-reduce": "ansible-playbook deeplearning.aws.health shows which connection is slow",
     "all-reduce.refused": INSTALL_ALIKE,
     "all-reduce.failed": SEE_LOGS,
     "all-reduce.late": f"try again, as a framework that is read for the first time starts slowly; then {SEE_LOGS}",

@@ -117,7 +117,7 @@ def _check_foreign_actions(facts: AccountFacts) -> Iterator[Finding]:
     which names to delete match none."""
     for action in facts.foreign_actions:
         soon = "; it would end the machines within the hour" if action.ends_soon else ""
-        text = f"{action}{soon}. To delete it: ansible-playbook site.yml -e delete_actions={action.shown}"
+        text = f"{action}{soon}. To delete it: ansible-playbook deeplearning.aws.site -e delete_actions={action.shown}"
         yield Finding(text, is_problem=action.ends_soon)
     for name in facts.unknown_actions:
         yield note(

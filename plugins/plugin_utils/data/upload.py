@@ -162,7 +162,7 @@ def _refuse(bucket: Bucket, name: str, problem: str) -> NoReturn:
     writers = f"all operators of the account {bucket.owner} write" if bucket.owner else "others may write"
     raise UserError(
         f"{problem}, so nothing of it is used: {writers} there. Ask who staged it, or replace it. Example: "
-        f"ansible-playbook stage.yml -e dataset={name} -e stage_replace=true"
+        f"ansible-playbook deeplearning.aws.stage -e dataset={name} -e stage_replace=true"
     )
 
 
@@ -279,7 +279,7 @@ def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, disp
         unfinished = file.with_name(f"{part.name}.part")
         return download_first(urls, unfinished, check, show, _open, check_space, display.message)
     except DownloadError as error:
-        generated = "; or train on generated data (ansible-playbook train.yml -e dataset=generated)"
+        generated = "; or train on generated data (ansible-playbook deeplearning.aws.train -e dataset=generated)"
         raise UserError(
             f"{error}: run the same command again, it resumes there; or fetch it yourself and name its folder "
             f"(-e source_dir=~/Downloads){generated if name in ON_DEMAND else ''}."

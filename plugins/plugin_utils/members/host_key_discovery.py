@@ -157,7 +157,7 @@ class HostKeyDiscovery:
         if missing:
             raise AwsError(
                 f"The cluster {self._cluster} has no security group {' and no '.join(missing)}: run ansible-playbook "
-                "site.yml, which creates it again."
+                "deeplearning.aws.site, which creates it again."
             )
         members = groups[self.names.of("members")]
         (vpc,) = self._aws.pages("ec2", "describe_vpcs", "Vpcs", VpcIds=[members["VpcId"]])
@@ -178,7 +178,8 @@ class HostKeyDiscovery:
             targets = f"mount targets of {join_names(systems)}" if systems else "no mount target"
             raise AwsError(
                 f"The cluster {self._cluster} has {targets}, and should have that of one file system: run "
-                "ansible-playbook site.yml; if that does not help, check which network interfaces have the security "
+                "ansible-playbook deeplearning.aws.site; if that does not help, check which network interfaces have "
+                "the security "
                 f"group {self.names.of('efs')}."
             )
         return systems[0]
@@ -192,13 +193,14 @@ def no_machines(aws: Aws, cluster: str) -> str:
         clusters = []
     if cluster in clusters:
         return (
-            f"The cluster {cluster} has no machines in {aws.region}: ansible-playbook status.yml shows what it has, "
-            "ansible-playbook site.yml starts machines."
+            f"The cluster {cluster} has no machines in {aws.region}: ansible-playbook deeplearning.aws.status shows "
+            "what it has, "
+            "ansible-playbook deeplearning.aws.site starts machines."
         )
     others = (
         f"there are {join_names(clusters)}" if len(clusters) > 1 else f"there is {clusters[0] if clusters else 'none'}"
     )
-    example = f"-e cluster_name={clusters[0]}" if clusters else "ansible-playbook site.yml"
+    example = f"-e cluster_name={clusters[0]}" if clusters else "ansible-playbook deeplearning.aws.site"
     return (
         f"There is no cluster {cluster} in {aws.region}, {others}: give the name of one, or create it. "
         f"Example: {example}"

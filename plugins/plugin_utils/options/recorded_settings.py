@@ -43,7 +43,8 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
     except (ValueError, RecursionError, UserError) as error:
         raise UserError(
             f"s3://{bucket}/{OBJECT} has the settings that {cluster} was made with, and is damaged ({error}): remove "
-            "it, and run plan.yml, which says what to give. Give all other settings that differ from the defaults too."
+            "it, and run deeplearning.aws.plan, which says what to give. Give all other settings that differ from the "
+            "defaults too."
         ) from None
 
 

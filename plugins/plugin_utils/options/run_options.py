@@ -462,14 +462,12 @@ PLAYBOOKS = (
     *("extend", "replace", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
     "new_project",
 )
-DAILY = ("site", "emr", "plan", "status", "health", "train", "follow", "stop", "stage", "destroy")
-"""Playbooks with a file in the root of the checkout."""
 RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status")
 
 
 def name_of(playbook: str) -> str:
     """Return the argument of ansible-playbook that runs it."""
-    return f"{playbook}.yml" if playbook in DAILY else f"deeplearning.aws.{playbook}"
+    return f"deeplearning.aws.{playbook}"
 
 
 def options_of(playbook: str) -> dict[str, Option]:

@@ -318,7 +318,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "package of it, other families are refused, and an image of your own must contain it. A file system "
                 "that the cluster created then refuses clients without TLS; one given with efs_id keeps its policy. "
                 "Set it for a new cluster, or for one whose machines have such an image after all runs have ended "
-                "(stop.yml -e run_id=all): site.yml requires TLS before it remounts the file system on the nodes. "
+                "(deeplearning.aws.stop -e run_id=all): site.yml requires TLS before it remounts the file system on "
+                "the nodes. "
                 "Mounting with TLS was never tried on AWS.",
             ),
             Option(

@@ -47,5 +47,5 @@ def describe(aws: Aws) -> list[str]:
     return [
         f"The {bucket.describe()} has {len(sets)} data set{'' if len(sets) == 1 else 's'}, {size:.1f} GiB"
         f"{cost}. It belongs to no cluster. An administrator removes it: "
-        f"ansible-playbook destroy.yml -e destroy_data={bucket.id}"
+        f"ansible-playbook deeplearning.aws.destroy -e destroy_data={bucket.id}"
     ]

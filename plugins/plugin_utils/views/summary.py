@@ -53,7 +53,7 @@ class Context:
 
 
 def destroy_command(cluster: str, again: str = "") -> str:
-    return f"ansible-playbook destroy.yml -e destroy={cluster}{again}"
+    return f"ansible-playbook deeplearning.aws.destroy -e destroy={cluster}{again}"
 
 
 def describe(owned: ClusterResources, health: Health, context: Context) -> dict[str, Any]:
@@ -162,7 +162,10 @@ def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
     """Return the scheduled actions that are not ours, each with the command that deletes it."""
     actions = [group.facts.get("foreign_actions", {}) for group in _groups(owned)]
     return [
-        ("scheduled by others", f"{text}. To delete it: ansible-playbook site.yml -e delete_actions={name}")
+        (
+            "scheduled by others",
+            f"{text}. To delete it: ansible-playbook deeplearning.aws.site -e delete_actions={name}",
+        )
         for of_group in actions
         for name, text in of_group.items()
     ]
@@ -201,9 +204,9 @@ def ssh_command(master: Mapping[str, str], context: Context) -> str:
 def next_command(state: str, context: Context, emr: bool = False) -> str:
     if state in ("ready", "degraded") and context.next:
         return f"{context.next}{context.again}"
-    source = "emr.yml" if emr else "site.yml"
-    playbook = "status.yml" if state in ("ready", "degraded", "creating") and not context.failure else source
-    return f"ansible-playbook {playbook}{context.again}"
+    source = "emr" if emr else "site"
+    playbook = "status" if state in ("ready", "degraded", "creating") and not context.failure else source
+    return f"ansible-playbook deeplearning.aws.{playbook}{context.again}"
 
 
 _STATES: Mapping[str, str] = {

@@ -211,7 +211,8 @@ class CapacityWatch:
         missing = [name for name in names if name not in self._groups]
         if missing:
             raise GroupNotFound(
-                f"There is no Auto Scaling group {' and no '.join(missing)}: run site.yml, which makes what is missing."
+                f"There is no Auto Scaling group {' and no '.join(missing)}: run deeplearning.aws.site, which makes "
+                "what is missing."
             )
         if self.reports:
             self._groups = self.reports.add_to(self._groups)

@@ -170,7 +170,8 @@ def test_machines_that_are_left_out_are_reported_after_publishing(
         (["--count", "1"], "after 0 s 2 members are in the list, and not 1."),
         (
             ["--count", "2"],
-            "after 0 s 3 machines are desired and 2 are members; ansible-playbook status.yml shows why machines are "
+            "after 0 s 3 machines are desired and 2 are members; ansible-playbook deeplearning.aws.status shows why "
+            "machines are "
             "missing.",
         ),
     ],

@@ -501,7 +501,7 @@ def test_a_settled_membership_is_complete_ready_and_uniform(cluster: Cluster, ma
     worker.apply()
     reasons = "; ".join(unsettled(applied(worker)))
     assert "4 machines are desired and 3 are members" in reasons
-    assert "deeplearning-worker2 reported a fault; ansible-playbook health.yml" in reasons
+    assert "deeplearning-worker2 reported a fault; ansible-playbook deeplearning.aws.health" in reasons
     assert "the numbers of GPUs differ: deeplearning-worker1 has 8, deeplearning-worker2 has 8" in reasons
 
 

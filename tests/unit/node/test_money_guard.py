@@ -252,7 +252,7 @@ def test_runs_save_before_the_end_of_the_setup_which_people_can_read(
     message = master.node.text(paths.LOGIN_MESSAGE)
     end = f"{master.aws.scheduled['demo-master', 'demo-setup']['StartTime']:%Y-%m-%d %H:%M} UTC"
     assert f"The machines of demo-master, demo-workers end at {end}: no playbook has met one" in message
-    assert "On your own machine: ansible-playbook site.yml" in message
+    assert "On your own machine: ansible-playbook deeplearning.aws.site" in message
     assert run.read(CHECKPOINT_REQUEST) is None
     # The master is in service, and its workers are not.
     del master.aws.scheduled["demo-master", "demo-setup"]

@@ -286,7 +286,10 @@ def test_a_stalled_run_is_named_by_page_and_figures(
     stall: dict[str, Any] = {"since": "2026-01-01T00:00:00Z", "silent": [silent], "hourly": 2.012}
     started.write("state.json", {**started.state(), "state": "stalled", "reason": "nothing comes.", "stall": stall})
     taken = snapshot.take(config)
-    words = "Run r1 is stalled: nothing comes. Meanwhile its machines cost {}; to end it: ansible-playbook stop.yml -e "
+    words = (
+        "Run r1 is stalled: nothing comes. Meanwhile its machines cost {}; to end it: ansible-playbook "
+        "deeplearning.aws.stop -e "
+    )
     assert taken["problems"] == [f"{words.format('2.01 USD an hour')}run_id=r1"]
     text = metrics.render(metrics.of_runs(taken["runs"]))
     labels = 'run="r1",node="deeplearning-worker2",role="worker",process_rank="1"'

@@ -229,7 +229,7 @@ def test_without_the_publisher_it_fails_with_one_sentence(name: str, publishers:
     with pytest.raises(UserError, match=r"^https://\S+ cannot be fetched \(.*refused\): ") as refusal:
         stage(StagingRequest(name), str(efs), lambda _event: None)
     advice = str(refusal.value).partition("): ")[2]
-    assert ("ansible-playbook stage.yml -e dataset=cifar10" in advice) == (name == "cifar10")
+    assert ("ansible-playbook deeplearning.aws.stage -e dataset=cifar10" in advice) == (name == "cifar10")
     assert advice.endswith("name another data_source, such as a file of your machine, or train on dataset=generated.")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.problems import STATUS
 from deeplearning.contract.schema import format_time
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.members.member_list import Member, Members
@@ -238,7 +239,7 @@ def test_a_membership_that_changes_is_waited_for(
     world.current = replace(listed(world), desired=5)
     assert world.wait(first, trained, nodes=nodes)
     assert sum(world.slept) == seconds
-    missing = "5 machines are desired and 4 are members; ansible-playbook status.yml shows why machines are missing"
+    missing = f"5 machines are desired and 4 are members; {STATUS} shows why machines are missing"
     assert world.reports == ([missing] if seconds else [])
 
 
@@ -255,7 +256,7 @@ def test_all_reasons_to_wait_are_reported_until_they_are_gone(world: World) -> N
     world.sleeping = repair
     assert names(world.wait()) == NAMES and world.slept == [0.5] * 4
     (reason,) = world.reports
-    missing = "5 machines are desired and 4 are members; ansible-playbook status.yml shows why machines are missing"
+    missing = f"5 machines are desired and 4 are members; {STATUS} shows why machines are missing"
     assert reason.startswith(f"{missing}; deeplearning-worker4 reported a fault")
 
 

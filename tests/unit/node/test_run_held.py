@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from deeplearning.contract import bounded_program
+from deeplearning.contract.problems import STATUS
 from deeplearning.runs import allocation, blame
 from deeplearning.runs.folder import Folder
 
@@ -59,7 +60,7 @@ def test_a_run_goes_on_with_another_ready_node_in_the_place_of_one_with_a_bad_gp
     assert master.held(W3).read_text() == BUS[1] and not master.held(W4).exists()
     assert result_of(run)["sentence"] == "run r1 has finished"
     reasons = [event["reason"] for event in run.events() if event.get("state") == "recovering"]
-    assert reasons[0] == f"{W3} is held: {BUS[1]}. ansible-playbook status.yml has the command that replaces it"
+    assert reasons[0] == f"{W3} is held: {BUS[1]}. {STATUS} has the command that replaces it"
 
 
 @pytest.mark.parametrize("fault", [None, PAGE, ("monitor", "GPU 2 reports an event (Xid 63)")])
@@ -101,7 +102,7 @@ def test_without_another_node_the_run_waits_until_an_operator_releases_or_replac
     with meanwhile(lambda: waits(run), release):
         master.supervise()
     assert causes(run) == ["held", "finished"] and planned(run) == [[W1, W2, W3, W4]] * 2
-    assert f"{W3} is held: {BUS[1]}. ansible-playbook status.yml has the command" in reasons[0]
+    assert f"{W3} is held: {BUS[1]}. ansible-playbook deeplearning.aws.status has the command" in reasons[0]
 
 
 def test_a_run_on_one_node_waits_as_well(master: Master) -> None:

@@ -250,7 +250,8 @@ def test_an_environment_is_described_alike_with_and_without_gpus(
 def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:
     """A machine that configured itself before a wheel was built has none."""
     lacking = "tensorflow 2.15.1, tensorpack 0.11, Python 3.11"
-    assert survey.without_horovod(lacking) == f"its environment has {lacking} and no Horovod: run train.yml again."
+    problem = survey.without_horovod(lacking)
+    assert problem == f"its environment has {lacking} and no Horovod: run deeplearning.aws.train again."
     for usable in (lacking.replace("0.11", "0.11, horovod 0.28.1"), "", survey.DAMAGED):
         assert survey.without_horovod(usable) == ""
 

@@ -189,7 +189,7 @@ def test_an_attempt_that_another_node_removes_is_not_begun_again(
         return read(opened, part)
 
     monkeypatch.setattr(extract, "files_of", removed_meanwhile)
-    with pytest.raises(UserError, match="in which a.tar is unpacked has been removed meanwhile.* run stage.yml again"):
+    with pytest.raises(UserError, match="is unpacked has been removed meanwhile.* run deeplearning.aws.stage again"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     assert os.listdir(place.root) == []
 
@@ -264,7 +264,7 @@ def test_a_missing_part_keeps_the_dataset_from_appearing(place: UnpackFolder, st
     tar(staged / "b.tar", {"b": b"b"})
     made = manifest(staged, "a.tar", "b.tar")
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
-    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run stage.yml again"):
+    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run deeplearning.aws.stage again"):
         finish(place, made, V1)
     assert not place.path.exists()
 
@@ -353,7 +353,7 @@ def test_a_full_disk_is_one_sentence_and_written_files_are_used(
     manifest(staged, "a.tar")
     with (
         monkeypatch.context() as full,
-        pytest.raises(UserError, match="data is full: make room, and run stage.yml again"),
+        pytest.raises(UserError, match="data is full: make room, and run deeplearning.aws.stage again"),
     ):
 
         def put(target: Path, content: io.BytesIO) -> None:
@@ -485,7 +485,7 @@ def test_a_part_that_became_shorter_is_refused(place: UnpackFolder, staged: Path
 
 
 def test_a_source_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no data set that was staged whole .*: run stage.yml"):
+    with pytest.raises(UserError, match="holds no data set that was staged whole .*: run deeplearning.aws.stage"):
         Source(str(tmp_path), "").manifest()
 
 
@@ -663,7 +663,7 @@ def refused(place: UnpackFolder, staged: Path, made: dict[str, Any] | bytes) -> 
     """Assert that it is refused in one sentence, with nothing written next to the manifest."""
     (staged / "manifest.json").write_bytes(made if isinstance(made, bytes) else json.dumps(made).encode())
     before = everything(place.root.parent.parent)
-    with pytest.raises(UserError, match="remove .*/manifest.json|run stage.yml") as error:
+    with pytest.raises(UserError, match="remove .*/manifest.json|run deeplearning.aws.stage") as error:
         all_of(place, staged, 1)
     assert "\n" not in str(error.value)
     assert everything(place.root.parent.parent) == before
@@ -896,7 +896,7 @@ def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: Unpack
     objects.write_bytes(right)
     unpack(place, source(), 0, 2, quiet)
     made = source().manifest()
-    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run stage.yml again"):
+    with pytest.raises(UserError, match="b.tar of coco is not unpacked: run deeplearning.aws.stage again"):
         finish(place, made, source().attempt(made))
     unpack(place, source(), 1, 2, quiet)
     finish(place, made, source().attempt(made))

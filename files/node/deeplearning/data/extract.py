@@ -210,7 +210,7 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
     records = folder.read_records(attempt)
     for number, part in enumerate(manifest["parts"]):
         if number not in records:
-            raise UserError(f"{part['name']} of {folder.name} is not unpacked: run stage.yml again.")
+            raise UserError(f"{part['name']} of {folder.name} is not unpacked: run deeplearning.aws.stage again.")
     files = itertools.chain.from_iterable(records[number]["some"].items() for number in sorted(records))
     marker = {"schema": 1, "data": folder.name, "version": manifest["version"]}
     marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(part["files"] for part in records.values())}
@@ -230,7 +230,8 @@ def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
         if sha256 != published:
             raise BadArchive(
                 f"The files in {source.location}/{part['name']} have the SHA-256 {sha256} instead of {published}: "
-                f"others may write there. Replace it. Example: ansible-playbook stage.yml -e dataset={source.name} "
+                "others may write there. Replace it. Example: ansible-playbook deeplearning.aws.stage -e "
+                f"dataset={source.name} "
                 "-e stage_replace=true"
             )
 
@@ -254,11 +255,13 @@ def _error_messages(folder: UnpackFolder, attempt: str, part: Mapping[str, Any])
         raise BadArchive(f"{part['name']} is no whole archive ({error}): stage it again.") from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"{folder.root} is full: make room, and run stage.yml again. It resumes there.") from None
+            raise UserError(
+                f"{folder.root} is full: make room, and run deeplearning.aws.stage again. It resumes there."
+            ) from None
         if folder.partial(attempt).name not in _list(folder.root):
             raise UserError(
                 f"the folder in which {part['name']} is unpacked has been removed meanwhile, as by a node that has "
-                "refused another archive: see its message, and run stage.yml again."
+                "refused another archive: see its message, and run deeplearning.aws.stage again."
             ) from None
         raise
 

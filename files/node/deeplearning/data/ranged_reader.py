@@ -150,12 +150,12 @@ class Source:
             content = manifest.read(bytes(self._bytes(manifest.FILE, 0, manifest.MAX_BYTES)), self.location)
         except (OSError, ValueError, LookupError, RecursionError) as error:
             raise UserError(
-                f"{self.location} holds no data set that was staged whole ({error}): run stage.yml."
+                f"{self.location} holds no data set that was staged whole ({error}): run deeplearning.aws.stage."
             ) from None
         if self._sha256 and manifest.digest(content) != self._sha256:
             raise UserError(
                 f"{self.location}/{manifest.FILE} is not the one that stage.yml has checked: it was replaced since, so "
-                "nothing of it is used. Run stage.yml again."
+                "nothing of it is used. Run deeplearning.aws.stage again."
             )
         manifest.check_named(content, self.name, self.location, bool(self._sha256))
         return content
@@ -188,7 +188,9 @@ class Source:
         def fetch(start: int, count: int) -> Bytes:
             piece = self._bytes(name, start, count, **only)
             if len(piece) != count:
-                raise BadArchive(f"{self.location}/{name} is shorter than what was staged: run stage.yml again.")
+                raise BadArchive(
+                    f"{self.location}/{name} is shorter than what was staged: run deeplearning.aws.stage again."
+                )
             return piece
 
         def taken(start: int, piece: Bytes) -> None:

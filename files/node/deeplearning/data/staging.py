@@ -361,7 +361,7 @@ def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress
 def _advice(request: StagingRequest) -> str:
     advice = "name another data_source, such as a file of your machine"
     if not request.source:
-        staged = f"stage it from your machine (ansible-playbook stage.yml -e dataset={request.data}), "
+        staged = f"stage it from your machine (ansible-playbook deeplearning.aws.stage -e dataset={request.data}), "
         advice = f"{staged if request.data in datasets.STAGED else ''}{advice}, or train on dataset=generated"
     return f"{advice}."
 

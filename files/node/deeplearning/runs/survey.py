@@ -296,7 +296,7 @@ def without_horovod(environment: str) -> str:
     """Return why a run with Horovod cannot use a described environment; empty if it can."""
     if environment in ("", DAMAGED) or "horovod " in environment:
         return ""
-    return f"its environment has {environment} and no Horovod: run train.yml again."
+    return f"its environment has {environment} and no Horovod: run deeplearning.aws.train again."
 
 
 def boot_id() -> str:

@@ -202,7 +202,7 @@ def held_sentence(held: Mapping[str, str]) -> str:
     if not held:
         return ""
     reasons = "; ".join(f"{node} is held: {reason}" for node, reason in held.items())
-    return f"{reasons}. ansible-playbook status.yml has the command that replaces it"
+    return f"{reasons}. ansible-playbook deeplearning.aws.status has the command that replaces it"
 
 
 def nodes_of(attempt: dict[str, Any]) -> int:

@@ -65,7 +65,7 @@ def test_all_problems_are_reported_at_once(extra_vars: dict[str, Any]) -> None:
         "cluster_wrkr_count",
         "watch cannot be evaluated: ",
         "cluster_instance_type cannot be evaluated: ",
-        "wach is no option of status.yml: watch is meant, perhaps",
+        "wach is no option of deeplearning.aws.status: watch is meant, perhaps",
     ):
         assert words in text, words
 
@@ -75,8 +75,8 @@ def test_variables_of_the_users_own_playbooks_pass(extra_vars: dict[str, Any]) -
     result = check("status", **SETTINGS, stage="prod", nodes=2, region="eu", cluster_contact="me", cluster_role="web")
     assert "failed" not in result, result
     texts = [str(warning) for warning in result["warnings"]]
-    assert any("stage is no option of status.yml and has no effect" in text for text in texts)
-    assert any("nodes is no option of status.yml and has no effect" in text for text in texts)
+    assert any("stage is no option of deeplearning.aws.status and has no effect" in text for text in texts)
+    assert any("nodes is no option of deeplearning.aws.status and has no effect" in text for text in texts)
     assert any("cluster_region is meant, perhaps" in text for text in texts)
     assert any("cluster_contact is no setting and has no effect" in text for text in texts)
     assert any("cluster_role is no setting and has no effect" in text for text in texts)

@@ -79,7 +79,7 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     planned = info(check=True)
     assert not planned["changed"] and not folder.exists() and "as JSON" not in planned["printed"]
 
-    done = info(user="ubuntu", next="ansible-playbook train.yml", idle_minutes=30)
+    done = info(user="ubuntu", next="ansible-playbook deeplearning.aws.train", idle_minutes=30)
     file = folder / "red.json"
     summary = json.loads(file.read_text())
     assert file.stat().st_mode & 0o777 == 0o600
@@ -89,7 +89,7 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     assert "members" not in summary
     lines = done["printed"].splitlines()
     assert lines[0] == "" and lines[1].startswith("Cluster red (us-east-1, account 123456789012) is ready: 2 of 2")
-    assert re.search(r"^  next +ansible-playbook train.yml$", done["printed"], re.MULTILINE)
+    assert re.search(r"^  next +ansible-playbook deeplearning.aws.train$", done["printed"], re.MULTILINE)
     assert re.search(rf"^  as JSON +{file}$", done["printed"], re.MULTILINE)
     # The machines and what they cost by now are read from the history of their groups.
     assert summary["cost_so_far"]["since"]

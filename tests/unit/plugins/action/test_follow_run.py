@@ -55,8 +55,8 @@ def test_a_run_that_finishes_is_followed_to_its_sentence(follow: Callable[..., d
     assert result["end"]["state"] == "finished" and result["asked"] == ["run follow mine --from-line 0"]
     assert result["printed"].splitlines() == [
         "Following mine. It continues without this terminal (Ctrl-C detaches).",
-        "  to attach again: ansible-playbook follow.yml -e run_id=mine",
-        "  to stop it:      ansible-playbook stop.yml -e run_id=mine",
+        "  to attach again: ansible-playbook deeplearning.aws.follow -e run_id=mine",
+        "  to stop it:      ansible-playbook deeplearning.aws.stop -e run_id=mine",
         "mine runs",
         "  epoch 2, 1:00 left, loss 0.5000",
         "mine finished.",

@@ -105,7 +105,7 @@ def test_without_consent_nothing_goes(aws: Account, red: MadeCluster, remove: Re
         ("blue", "destroy is blue and the cluster is red, so nothing was removed."),
     ):
         refused = remove(consent=consent)
-        command = "ansible-playbook destroy.yml -e destroy=red"
+        command = "ansible-playbook deeplearning.aws.destroy -e destroy=red"
         assert refused["failed"] and refused["msg"] == f"{problem} To remove what is listed, type: {command}"
         assert f"  bucket {red.names.bucket}\n" in refused["printed"]
     assert len(writes(aws)) == before

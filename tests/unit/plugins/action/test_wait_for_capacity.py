@@ -117,7 +117,7 @@ def test_a_group_that_is_missing_or_goes_is_named(red: MadeCluster, wait: Wait) 
     red.machines(master=1)
     result = wait(groups=[group("master", 1), group("workers", 1), group("others", 1)])
     assert (result["failed"], result["outcome"], result["elsewhere"]) == (True, "failed", False)
-    assert result["msg"].startswith("There is no Auto Scaling group red-workers and no red-others: run site.yml")
+    assert result["msg"].startswith("There is no Auto Scaling group red-workers and no red-others: run")
     red.scaling.delete_auto_scaling_group(AutoScalingGroupName="red-master", ForceDelete=True)
     assert wait(groups=[group("master", 1)])["msg"].startswith("There is no Auto Scaling group red-master: run")
 

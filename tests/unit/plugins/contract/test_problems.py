@@ -40,7 +40,7 @@ def test_a_check_names_the_node_and_the_framework_alone() -> None:
 def test_members_with_the_same_problem_share_a_sentence() -> None:
     rows = [member("a", "silent"), member("b", "ready"), member("c", "silent"), member("d", "joining")]
     assert problems.of_members(rows, is_emr=False) == [
-        "a, c: no load reported for 3 minutes; ansible-playbook health.yml checks it",
+        "a, c: no load reported for 3 minutes; ansible-playbook deeplearning.aws.health checks it",
         "d: not in the member list yet; the master adds it once it has reported itself",
     ]
 
@@ -63,13 +63,14 @@ def test_a_held_member_has_its_reason_or_what_the_reasons_may_be(is_emr: bool, c
 def test_a_load_has_the_faults_of_the_driver_and_a_disk_that_is_almost_full(percent: int, full: bool) -> None:
     rows = [member("a", "ready", load={"errors": ["GPU 0: lost"], "disk_percent": percent}), member("b", "ready")]
     driver, *disk = problems.of_members(rows, is_emr=False)
-    assert driver == "a: GPU 0: lost; ansible-playbook health.yml shows which check fails"
+    assert driver == "a: GPU 0: lost; ansible-playbook deeplearning.aws.health shows which check fails"
     assert [text.partition(";")[0] for text in disk] == ([f"a: its disk / is {percent} % full"] if full else [])
 
 
 @pytest.mark.parametrize(("reason", "words"), [("nothing comes.", "nothing comes"), ("", "it reports nothing")])
 def test_a_stalled_run_has_what_it_costs_and_how_to_end_it(reason: str, words: str) -> None:
     assert problems.of_stalled_run("r1", reason, "2 USD an hour") == (
-        f"Run r1 is stalled: {words}. Meanwhile its machines cost 2 USD an hour; to end it: ansible-playbook stop.yml "
+        f"Run r1 is stalled: {words}. Meanwhile its machines cost 2 USD an hour; to end it: ansible-playbook "
+        "deeplearning.aws.stop "
         "-e run_id=r1"
     )

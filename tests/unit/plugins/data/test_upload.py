@@ -318,7 +318,8 @@ def test_a_complete_list_with_other_checksums_is_refused(
     (tmp_path / "first-fetches.json").write_text(json.dumps({"schema": 1, "sha256": records}))
     sentence = (
         "(has the SHA-256 e{64} for .*|does not have the published files), so nothing of it is used: all operators of "
-        "the account 123456789012 write there. Ask who staged it, or replace it. Example: ansible-playbook stage.yml "
+        "the account 123456789012 write there. Ask who staged it, or replace it. Example: ansible-playbook "
+        "deeplearning.aws.stage "
         f"-e dataset={name} -e stage_replace=true"
     )
     with pytest.raises(UserError, match=sentence):

@@ -199,7 +199,7 @@ def test_all_blocks_of_the_vpc_count() -> None:
 @pytest.mark.parametrize(
     ("operation", "answer", "message"),
     [
-        ("describe_security_groups", GROUPS[1:], "has no security group red-members: run ansible-playbook site.yml"),
+        ("describe_security_groups", GROUPS[1:], "no security group red-members: run ansible-playbook"),
         ("describe_network_interfaces", [], "has no mount target"),
         (
             "describe_network_interfaces",

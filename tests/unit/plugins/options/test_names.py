@@ -100,7 +100,7 @@ def test_names_of_other_playbooks_and_common_ones_are_warned_of(playbook: str, n
 @pytest.mark.parametrize("name", ["spot", "worker_count", "ttl_hours", "keep_efs", "instance_type"])
 def test_a_setting_without_its_prefix_is_refused(name: str) -> None:
     (problem,) = unknown_names("site", {name: 1}, ROLES)
-    assert problem == f"{name} is no option of site.yml: cluster_{name} is meant, perhaps"
+    assert problem == f"{name} is no option of deeplearning.aws.site: cluster_{name} is meant, perhaps"
 
 
 def test_without_an_inventory_a_cluster_has_to_be_named() -> None:
@@ -121,11 +121,15 @@ def test_which_variables_are_meant_as_settings() -> None:
     [
         ("status", {"watch": True, "cluster_x": 1, "ansible_user": "a", "deeplearning_x": 1, "network_x": 1}, []),
         ("status", {"emr_poll_seconds": 1, "provision_settle_seconds": 1, "destroy_stuck_seconds": 1}, []),
-        ("status", {"wathc": 1}, ["wathc is no option of status.yml: watch is meant, perhaps"]),
-        ("status", {"efa": 1}, ["efa is no option of status.yml: cluster_efa is meant, perhaps"]),
+        ("status", {"wathc": 1}, ["wathc is no option of deeplearning.aws.status: watch is meant, perhaps"]),
+        ("status", {"efa": 1}, ["efa is no option of deeplearning.aws.status: cluster_efa is meant, perhaps"]),
         ("stop", {"evaluate_args": 1}, []),
         ("stop", {"zzz": 1}, []),
-        ("stop", {"wathc": 1, "run_ids": 2}, ["run_ids is no option of stop.yml: run_id is meant, perhaps"]),
+        (
+            "stop",
+            {"wathc": 1, "run_ids": 2},
+            ["run_ids is no option of deeplearning.aws.stop: run_id is meant, perhaps"],
+        ),
         ("status", {"_raw_params": ""}, []),
     ],
 )
@@ -138,7 +142,8 @@ def test_names_that_a_playbook_does_not_take(playbook: str, extra: dict[str, Any
 def test_an_argument_of_the_script_is_named_as_one() -> None:
     (warning,) = foreign_names("train", {"learning_rate": 0.1}, ROLES)
     assert warning == (
-        "learning_rate is no option of train.yml and has no effect here: what is meant for the script is given as its "
+        "learning_rate is no option of deeplearning.aws.train and has no effect here: what is meant for the script is "
+        "given as its "
         """arguments. Example: -e '{"script_args": ["--learning-rate", "0.1"]}'"""
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import DAILY, PLAYBOOKS
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_rules import check
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -40,9 +40,13 @@ def play(playbook: str, *options: str) -> str:
 @pytest.mark.parametrize(
     ("playbook", "option", "problem"),
     [
-        ("health", "framwork=pytorch", "framwork is no option of health.yml: framework is meant, perhaps"),
-        ("stage", "datset=coco2017", "datset is no option of stage.yml: dataset is meant, perhaps"),
-        ("destroy", "keep_efs=false", "keep_efs is no option of destroy.yml: cluster_keep_efs is meant, perhaps"),
+        ("health", "framwork=pytorch", "framwork is no option of deeplearning.aws.health: framework is meant, perhaps"),
+        ("stage", "datset=coco2017", "datset is no option of deeplearning.aws.stage: dataset is meant, perhaps"),
+        (
+            "destroy",
+            "keep_efs=false",
+            "keep_efs is no option of deeplearning.aws.destroy: cluster_keep_efs",
+        ),
     ],
 )
 def test_a_playbook_refuses_a_misspelt_name(playbook: str, option: str, problem: str) -> None:
@@ -105,11 +109,6 @@ def test_the_options_of_stage(variables: dict[str, Any], problem: str) -> None:
 @pytest.mark.parametrize("bucket", ["my-data/sets", "s3://my-data/sets", "s3://my-data/sets/"])
 def test_a_bucket_to_stage_in_is_taken_with_and_without_its_scheme(bucket: str) -> None:
     assert check("stage", {"dataset": "x", "bucket": bucket}).values["bucket"] == "s3://my-data/sets"
-
-
-def test_daily_playbooks_alone_have_a_file_in_the_root() -> None:
-    root = {file.stem for file in ROOT.glob("*.yml")} - {"execution-environment", "galaxy", "requirements"}
-    assert root == set(DAILY)
 
 
 def test_no_play_on_nodes_sets_the_interpreter_that_the_user_may_choose() -> None:

@@ -164,7 +164,7 @@ ROLES = ("training_run",)
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        ({"framwork": "x"}, "framwork is no option of train.yml: framework is meant, perhaps"),
+        ({"framwork": "x"}, "framwork is no option of deeplearning.aws.train: framework is meant, perhaps"),
         ({"_raw_params": "0.1 --b"}, "-e has words that belong to no option: 0.1 --b."),
     ],
 )
@@ -177,7 +177,7 @@ def test_what_others_see_to_is_let_through() -> None:
     extra = {"cluster_name": "red", "ansible_user": "me", "training_run_output": True, "nodes": 2, "run_id": "a"}
     assert playbook_input.unknown_names("train", extra, ROLES) == []
     assert playbook_input.foreign_names("stop", {"run_id": "a", "x": 1}, ROLES) == [
-        "x is no option of stop.yml and has no effect here: it takes run_id"
+        "x is no option of deeplearning.aws.stop and has no effect here: it takes run_id"
     ]
 
 

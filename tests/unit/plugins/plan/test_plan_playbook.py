@@ -56,7 +56,7 @@ def test_all_problems_are_reported_without_a_call(aws: Account) -> None:
     assert code == 2
     assert "4 settings are wrong:" in output
     assert "- cluster_worker_count is -1: give 0 or more. Example: -e cluster_worker_count=4" in output
-    assert "- spot is no option of plan.yml: cluster_spot is meant, perhaps" in output
+    assert "- spot is no option of deeplearning.aws.plan: cluster_spot is meant, perhaps" in output
     assert "- -e has words that belong to no option: b." in output
     assert "Traceback" not in output
     assert set(aws.calls()) <= {"ec2:DescribeInstances"}

@@ -619,7 +619,7 @@ def test_an_action_of_others_prevents_a_short_life_unless_it_is_named(
     problems = [finding.text for finding in planner._check_foreign_actions(seen) if finding.is_problem]
     for name, problem in zip(left, problems, strict=True):
         assert "it would end the machines within the hour. To delete it: " in problem
-        assert problem.endswith(f"ansible-playbook site.yml -e delete_actions={name}")
+        assert problem.endswith(f"ansible-playbook deeplearning.aws.site -e delete_actions={name}")
     unmatched = [name for name in names if name in ("z z", "other")]
     notes = [finding.text for finding in planner._check_foreign_actions(seen) if not finding.is_problem]
     assert [text.partition(",")[0] for text in notes] == [f"delete_actions names {name}" for name in unmatched]

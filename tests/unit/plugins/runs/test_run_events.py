@@ -199,7 +199,7 @@ def test_a_stall_is_shown_and_does_not_restart_the_clock() -> None:
     follower.take({"event": "state", "state": "running", "time": 100.0, "reason": ""})
     reason = "no process has reported progress or output for 12 minutes. Silent: worker 1 on deeplearning-worker2."
     stalled = {"event": "state", "state": "stalled", "time": 200.0, "reason": reason}
-    end = "to end it: ansible-playbook stop.yml -e run_id=lenet-1"
+    end = "to end it: ansible-playbook deeplearning.aws.stop -e run_id=lenet-1"
     assert follower.take({**stalled, "hourly": 110.08}) == [
         f"lenet-1 is stalled: {reason}",
         f"  Meanwhile its machines cost 110.08 USD an hour; {end}",

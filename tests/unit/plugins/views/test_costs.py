@@ -129,15 +129,17 @@ def test_without_machines_the_rest_is_named_with_its_price_and_how_to_end_it() -
             "still costs at least 0.085 USD an hour: 1 NAT gateway (0.045), 2 Elastic IP addresses (0.01), "
             "1 file system (0.03), 1 bucket (by the gigabyte, 0.023 a month for each)"
         ) in text
-        assert "to remove it ansible-playbook destroy.yml -e destroy=red" in text
-        assert "with its file system ansible-playbook destroy.yml -e destroy=red -e cluster_keep_efs=false" in text
+        destroy = "ansible-playbook deeplearning.aws.destroy -e destroy=red"
+        assert f"to remove it {destroy}" in text
+        assert f"with its file system {destroy} -e cluster_keep_efs=false" in text
 
 
 def test_a_file_system_that_was_kept_is_named_with_its_price() -> None:
     red = owned(LEFT[3])
     lines = [" ".join(line.split()) for line in summary_lines(describe(red, Health("absent", 0, 0), LISTED), red, "")]
     assert "still costs 0.03 USD an hour: 1 file system (0.03)" in lines
-    assert lines[-1] == "to remove it ansible-playbook destroy.yml -e destroy=red -e cluster_keep_efs=false"
+    command = "ansible-playbook deeplearning.aws.destroy -e destroy=red -e cluster_keep_efs=false"
+    assert lines[-1] == f"to remove it {command}"
 
 
 def test_small_amounts_are_readable() -> None:

@@ -161,15 +161,15 @@ def test_the_whole_table_with_all_that_is_wrong() -> None:
         f"    what to do: {CHECKS['ssh'].advice}",
         "deeplearning-worker3, reachable: it was not checked",
         "    what to do: is it running, and may this address log in (cluster_ssh_allowed_cidrs)? "
-        "ansible-playbook status.yml",
+        "ansible-playbook deeplearning.aws.status",
         "deeplearning-worker2, members: it has generation 2 of the member list, others have 3",
         "    what to do: sudo deeplearning members apply",
         "deeplearning-worker2, versions: its pytorch is of other versions than elsewhere",
-        "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
+        "    what to do: ansible-playbook deeplearning.aws.train -e framework=pytorch installs the same everywhere",
         "i-1, member: it is no member yet",
         f"    what to do: {CHECKS['member'].advice}",
         "all, all-reduce: 8 ranks",
-        "    what to do: ansible-playbook train.yml -e framework=pytorch installs the same everywhere",
+        "    what to do: ansible-playbook deeplearning.aws.train -e framework=pytorch installs the same everywhere",
         "Cluster red is not healthy: 6 checks fail.",
     ]
     assert (result["schema"], result["ok"]) == (1, False)

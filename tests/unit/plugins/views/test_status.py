@@ -269,7 +269,7 @@ def test_an_old_image_and_one_that_is_gone_are_named_once(dates: dict[str, str],
         (
             "2026-11-23T04:40:00Z",
             "setup",
-            ": no playbook has met one of them in service yet; ansible-playbook site.yml tries again, ",
+            ": no playbook has met one of them in service yet; ansible-playbook deeplearning.aws.site tries again, ",
         ),
     ],
 )
@@ -559,8 +559,9 @@ def test_the_whole_text() -> None:
     assert status.lines(described) == [
         "  Problem: The disk is full.",
         "  Problem: deeplearning-worker3, i-00000004: not in its group any more, and billed; terminate it in EC2.",
-        "  Problem: deeplearning-master: no load reported for 3 minutes; ansible-playbook health.yml checks it.",
-        "  Problem: deeplearning-worker2: Xid 79; ansible-playbook health.yml shows which check fails.",
+        "  Problem: deeplearning-master: no load reported for 3 minutes; ansible-playbook deeplearning.aws.health "
+        "checks it.",
+        "  Problem: deeplearning-worker2: Xid 79; ansible-playbook deeplearning.aws.health shows which check fails.",
         "  Problem: i-9 was replaced at 2026-11-23 03:00 UTC: Auto Scaling took it out of service after an EC2 health "
         "check.",
         "",
@@ -622,7 +623,7 @@ def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
     seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "nodes": nodes}]})
     (problem,) = status.extend(SUMMARY, cluster(), seen, NOW, PriceList("us-east-1", known))["problems"]
     assert problem.startswith("Run lenet-1 is stalled: no process has reported progress or output for 12 minutes.")
-    assert cost in problem and problem.endswith("; to end it: ansible-playbook stop.yml -e run_id=lenet-1")
+    assert cost in problem and problem.endswith("; to end it: ansible-playbook deeplearning.aws.stop -e run_id=lenet-1")
 
 
 def test_a_run_that_runs_is_no_problem() -> None:

@@ -66,7 +66,7 @@ def test_all_that_the_next_command_needs_is_in_the_data() -> None:
     assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
     assert summary["ssh_security_group_id"] == "sg-1"
     assert summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": ["fsmt-1"]}
-    assert summary["destroy"] == "ansible-playbook destroy.yml -e destroy=c"
+    assert summary["destroy"] == "ansible-playbook deeplearning.aws.destroy -e destroy=c"
     json.dumps(summary)
 
 
@@ -111,7 +111,7 @@ def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
     assert [summary["ends"][key] for key in ("reason", "at", "setup_at")] == ["setup", *["2027-01-15T08:00:00Z"] * 2]
     (line,) = [line for line in summary_lines(summary, setup, "") if "machines end" in line]
     assert line.split("  ")[-1] == (
-        "2027-01-15 08:00 UTC for c-master (ansible-playbook site.yml tries again, ansible-playbook "
+        "2027-01-15 08:00 UTC for c-master (ansible-playbook deeplearning.aws.site tries again, ansible-playbook "
         "deeplearning.aws.extend sets another end in its place); 2027-01-15 09:00 UTC (ansible-playbook "
         "deeplearning.aws.extend -e hours=4 postpones it)"
     )
@@ -125,7 +125,7 @@ def test_what_others_have_scheduled_is_named_with_the_command_that_deletes_it() 
     group = replace(MASTER, facts={**MASTER.facts, "foreign_actions": {"zz": "c-master has zz"}})
     owned = replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
     lines = summary_lines(describe(owned, HEALTH, CONTEXT), owned, "")
-    command = "ansible-playbook site.yml -e delete_actions=zz"
+    command = "ansible-playbook deeplearning.aws.site -e delete_actions=zz"
     assert f"  scheduled by others  c-master has zz. To delete it: {command}" in lines
 
 
@@ -146,8 +146,8 @@ def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence
     assert failure_lines(summary, ESTATE, "/c.json") == [
         "  still costs   at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address (0.005), "
         "1 NAT gateway (0.045), 1 file system (0.00)",
-        "  to continue   ansible-playbook site.yml -e cluster_name=c",
-        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+        "  to continue   ansible-playbook deeplearning.aws.site -e cluster_name=c",
+        "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
     ]
 
 
@@ -158,14 +158,15 @@ def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
     summary["cost_so_far"] = {"since": "2026-11-23T04:00:00Z", "amount": 1, "currency": "USD", "note": "so much"}
     assert failure_lines(summary, owned, "/c.json") == [
         "  still costs   0.00 USD an hour: 1 file system (0.00); so far 1.00 USD since 2026-11-23 04:00 UTC (so much)",
-        "  to continue   ansible-playbook site.yml",
-        "  to remove it  ansible-playbook destroy.yml -e destroy=c (with its file system: -e cluster_keep_efs=false)",
+        "  to continue   ansible-playbook deeplearning.aws.site",
+        "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c (with its file system: -e "
+        "cluster_keep_efs=false)",
         "  details       /c.json",
     ]
     nothing = replace(owned, resources=[])
     assert failure_lines(describe(nothing, HEALTH, Context(failure="It failed.")), nothing, "") == [
         "  still costs   nothing",
-        "  to create it  ansible-playbook site.yml",
+        "  to create it  ansible-playbook deeplearning.aws.site",
     ]
 
 
@@ -202,13 +203,14 @@ def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> No
     assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
     assert "  NAT gateway nat-1 (c-nat), available" in lines
     assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
-    assert lines[-1] == "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c"
+    assert lines[-1] == "To remove it: ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c"
     assert resource_lines("all", LIST, [empty]) == ["No cluster has resources in us-east-1."]
     assert resource_lines("d", LIST, [empty]) == ["The cluster d has no resources in us-east-1."]
 
 
 def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
-    context = replace(CONTEXT, next="ansible-playbook train.yml", again=" -e cluster_name=c", private_key_file="")
+    following = "ansible-playbook deeplearning.aws.train"
+    context = replace(CONTEXT, next=following, again=" -e cluster_name=c", private_key_file="")
     summary = describe(ESTATE, Health("ready", 3, 3), context)
     summary["efs"]["bytes"] = 3 << 29
     summary["cost_so_far"] = {
@@ -229,8 +231,8 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
         "  file system         fs-1, 1.5 GiB in use, mount target fsmt-1",
         "  costs               3.02 USD an hour with all machines, plus storage and traffic",
         "  cost so far         1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
-        "  next                ansible-playbook train.yml -e cluster_name=c",
-        "  to remove it        ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+        "  next                ansible-playbook deeplearning.aws.train -e cluster_name=c",
+        "  to remove it        ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
         "  as JSON             /c.json",
     ]
     assert (summary["schema"], summary["cluster"], summary["clean"]) == (1, "c", False)
@@ -246,14 +248,14 @@ def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
         "Cluster c (us-east-1, account 123456789012) does not exist.",
         "  existing      1 file system",
         "  still costs   0.00 USD an hour: 1 file system (0.00)",
-        "  to create it  ansible-playbook site.yml",
-        "  to remove it  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+        "  to create it  ansible-playbook deeplearning.aws.site",
+        "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
     network = replace(kept, resources=[*kept.resources, Resource("vpc", "vpc-1")])
     lines = summary_lines(describe(network, Health("creating", 0, 0), Context(costs=Costs(LIST))), network, "")
     assert lines[-2:] == [
-        "  to remove it          ansible-playbook destroy.yml -e destroy=c",
-        "  with its file system  ansible-playbook destroy.yml -e destroy=c -e cluster_keep_efs=false",
+        "  to remove it          ansible-playbook deeplearning.aws.destroy -e destroy=c",
+        "  with its file system  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
     assert "  still costs           0.00 USD an hour: 1 file system (0.00)" in lines
     foreign = replace(kept, resources=[Resource("vpc", "vpc-1", ours=False)])
@@ -297,11 +299,11 @@ def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None
     [
         ("ready", Context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
         ("degraded", Context(next="do it"), True, "do it"),
-        ("creating", Context(next="do it"), False, "ansible-playbook status.yml"),
-        ("ready", Context(again=" -e a=b"), False, "ansible-playbook status.yml -e a=b"),
-        ("ready", Context(failure="It broke."), False, "ansible-playbook site.yml"),
-        ("failed", Context(next="do it"), False, "ansible-playbook site.yml"),
-        ("absent", Context(), True, "ansible-playbook emr.yml"),
+        ("creating", Context(next="do it"), False, "ansible-playbook deeplearning.aws.status"),
+        ("ready", Context(again=" -e a=b"), False, "ansible-playbook deeplearning.aws.status -e a=b"),
+        ("ready", Context(failure="It broke."), False, "ansible-playbook deeplearning.aws.site"),
+        ("failed", Context(next="do it"), False, "ansible-playbook deeplearning.aws.site"),
+        ("absent", Context(), True, "ansible-playbook deeplearning.aws.emr"),
     ],
 )
 def test_the_next_command_follows_from_the_state(state: str, context: Context, emr: bool, command: str) -> None:
@@ -335,7 +337,7 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         "  VPC vpc-1, available, not created by the cluster",
         "  image ami-1",
         "It costs nothing.",
-        "To remove it: ansible-playbook destroy.yml -e destroy=c -e cluster_name=c",
+        "To remove it: ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
     ]
     only_image = replace(owned, resources=resources[2:])
     assert resource_lines("c", LIST, [only_image])[-1] == "It costs nothing."
@@ -345,5 +347,5 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
 
 
 def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:
-    assert destroy_command("red") == "ansible-playbook destroy.yml -e destroy=red"
-    assert destroy_command("red", " -e a=b") == "ansible-playbook destroy.yml -e destroy=red -e a=b"
+    assert destroy_command("red") == "ansible-playbook deeplearning.aws.destroy -e destroy=red"
+    assert destroy_command("red", " -e a=b") == "ansible-playbook deeplearning.aws.destroy -e destroy=red -e a=b"

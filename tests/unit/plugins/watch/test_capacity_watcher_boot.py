@@ -176,7 +176,8 @@ def test_status_names_machines_that_keep_their_places_and_those_that_configure_t
     (held,) = booting.machines("Pending:Wait")
     health = booting.health()
     failed = [
-        "1 of c-workers could not configure themselves: correct the cause that their logs show, and run site.yml again",
+        "1 of c-workers could not configure themselves: correct the cause that their logs show, and run "
+        "deeplearning.aws.site again",
         f"{held}: efs_mount",
         "    TASK [efs_mount : Mount the file system]",
         "    mount.nfs4: No route to host",

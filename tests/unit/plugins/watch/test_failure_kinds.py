@@ -70,7 +70,8 @@ def test_only_missing_capacity_is_explained_by_the_placement_group() -> None:
 
 def test_what_is_ours_has_no_message_of_aws() -> None:
     assert explain(MissingMachines("w", 1, FailureKind.SETUP, "x")) == (
-        "1 of w could not configure themselves: correct the cause that their logs show, and run site.yml again"
+        "1 of w could not configure themselves: correct the cause that their logs show, and run deeplearning.aws.site "
+        "again"
     )
     assert explain(MissingMachines("w", 1, FailureKind.LATE, "x")) == (
         "1 of w did not come in time: run the same command again, or raise cluster_capacity_timeout_minutes"
