@@ -21,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
     git_clone,
     git_source,
     node_program,
+    requirements,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 
@@ -123,13 +124,16 @@ def _content(options: Mapping[str, Any]) -> tuple[Sequence[str], bytes]:
 
 
 def _packed(code: Mapping[str, Any]) -> tuple[code_archive.Packed, dict[str, Any]]:
-    """Return the code, and the keys of the request with its repository if it is of one."""
+    """Return the code, and what a repository adds to the request."""
     source = git_source.parse(code["script"])
     if source is None:
         folder = Path(code["folder"]) if code["folder"] else None
         return code_archive.pack(Path(code["script"]).expanduser(), folder), {}
     with git_clone.cloned(source) as (tree, repository):
-        return code_archive.pack(tree / source.path, tree), {"repository": repository}
+        keys: dict[str, Any] = {"repository": repository}
+        if code["requirements"]:
+            keys["requirements"] = requirements.read(tree / code["requirements"], tree)
+        return code_archive.pack(tree / source.path, tree), keys
 
 
 def _left_out(names: Sequence[str]) -> str:

@@ -8,9 +8,9 @@ from inspect import isfunction
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, names, paths, ports
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, frameworks, names, paths, ports
 
-MODULES = {"boot": boot, "names": names, "paths": paths, "ports": ports}
+MODULES = {"boot": boot, "frameworks": frameworks, "names": names, "paths": paths, "ports": ports}
 
 
 def contract(name: str, *arguments: str) -> Any:

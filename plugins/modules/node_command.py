@@ -45,6 +45,11 @@ options:
           - A folder whose content is sent as well. A script in this folder keeps its path; another one is put at the
             top.
         type: path
+      requirements:
+        description:
+          - The path of a file with requirements in the repository. O(request) gets their text as C(requirements).
+        type: str
+        default: ""
   stdin_file:
     description: A file of the machine that Ansible runs on, sent to the program's input instead of O(request).
     type: path

@@ -373,6 +373,41 @@ def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(clu
     assert sorted(sent.splitlines()) == ["./my script.py", "./package/layers.py"]
 
 
+NEEDS = """
+import importlib.metadata, json, os
+import einops, wrapt._wrappers
+versions = {name: importlib.metadata.version(name) for name in ("einops", "wrapt", "torch")}
+where = [os.path.dirname(os.path.dirname(module.__file__)) for module in (einops, wrapt._wrappers)]
+seen = {"versions": versions, "where": where, "compiled": wrapt._wrappers.__file__.endswith(".so")}
+open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/seen{os.environ['DEEPLEARNING_RANK']}.json", "w").write(json.dumps(seen))
+"""
+
+
+@pytest.mark.stand_in(PLAIN_SCRIPT)
+def test_a_script_finds_what_its_requirements_add_on_each_node_and_a_second_run_at_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """wrapt has an extension in C, which is compiled on one node."""
+    (tmp_path / "train.py").write_text(NEEDS)
+    (tmp_path / "requirements.txt").write_text("einops\nwrapt\n--no-binary wrapt\n")
+    options = {"framework": "pytorch", "script": f"{tmp_path}/train.py", "requirements": f"{tmp_path}/requirements.txt"}
+    runs = f"/efs/runs/{cluster.name}"
+    for run in ("needs-1", "needs-2"):
+        ran = train(cluster, **options, run_id=run)
+        assert ran.code == 0, ran.output[-6000:]
+        each = [json.loads(cluster.says(MASTER, f"cat {runs}/{run}/seen{rank}.json")) for rank in range(3)]
+        (folder,) = {where for seen in each for where in seen["where"]}
+        assert folder.startswith("/opt/deeplearning/packages/")
+        assert all(seen["compiled"] for seen in each)
+        assert {seen["versions"]["torch"].partition("+")[0] for seen in each} == {"2.13.0"}
+    assert "wrapt" in cluster.says(MASTER, f"cat {runs}/needs-1/logs/packages.log")
+    assert cluster.ssh(MASTER, f"ls {runs}/needs-2/logs/packages.log").returncode == 2
+    (tmp_path / "requirements.txt").write_text("torch==2.0.1\n")
+    refused = train(cluster, **options, run_id="needs-3")
+    assert refused.code == 2
+    assert "The user requested torch==2.0.1; the environment has torch==2.13.0" in message(refused)
+
+
 @pytest.mark.long
 def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_sentence(
     cluster: Cluster, script: str

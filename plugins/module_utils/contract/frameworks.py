@@ -116,6 +116,12 @@ RECORDS: Mapping[str, Framework] = {
         processor_variables={"DEEPLEARNING_GPU_TRACKERS": "off"},
     ),
 }
+COMPILERS: Mapping[str, Sequence[str]] = {
+    "debian": ("g++", "make", "{python}-dev"),
+    "ubuntu": ("g++", "make", "{python}-dev"),
+    "amzn": ("gcc-c++", "make", "{python}-devel"),
+}
+"""By operating system: its packages that compile an extension of a Python such as python3.11."""
 FRAMEWORKS = tuple(RECORDS)
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {name: record.distributions for name, record in RECORDS.items()}
 

@@ -41,6 +41,8 @@ NVIDIA_DRIVER = "/proc/driver/nvidia/version"
 """Exists if the machine has NVIDIA GPUs and their driver is loaded."""
 
 ENVIRONMENTS = "/opt/deeplearning/env"
+PACKAGES = "/opt/deeplearning/packages"
+"""What runs' requirements add to environments."""
 TRAINERS = "/opt/deeplearning/trainers"
 NODE_DATA = "/opt/deeplearning/data"
 """Data sets on a node's own disk."""

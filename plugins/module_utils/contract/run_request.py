@@ -86,6 +86,8 @@ repository = schema.fields_of(url=text, ref=text, commit=text)
 own_copy = schema.fields_of(data=schema.text(4096, least=1), source=schema.text(4096), bucket=schema.text(4096))
 
 MOST_PROCESSES = 1024
+MOST_REQUIREMENTS = 2**18
+"""Bytes of a file."""
 DEFAULT_STOP_SECONDS, MOST_STOP_SECONDS = 4, 600
 
 
@@ -116,6 +118,7 @@ FIELDS = {
     "repository": Field(repository, recorded=False),
     "script_args": Field(schema.list_of(argument), [], compared=True),
     "python": Field(absolute_path, compared=True, evaluated_with=True),
+    "requirements": Field(matching(rf"[^\0]{{1,{MOST_REQUIREMENTS}}}", "a text"), compared=True),
     "data": Field(text, compared=True, evaluated_with=True),
     "own_copy": Field(own_copy, evaluated_with=True),
     "nodes": Field(nodes, compared=True, evaluated_with=True),
@@ -197,6 +200,11 @@ def conflicts(values: Mapping[str, Any]) -> Iterator[str]:
     problem = distribution_problem(framework, distribution) if framework and distribution else ""
     if problem:
         yield problem
+    if values.get("python") and values.get("requirements"):
+        yield (
+            "requirements and python are given together: requirements add to the framework's environment, and a Python "
+            "of your own has packages of its own. Leave one out"
+        )
     requested = values.get("nodes")
     number = most_nodes(requested) or 1
     if distribution in ON_ONE_NODE and number > 1:

@@ -54,6 +54,15 @@ TABLE: Sequence[Option] = (
         _TRAIN,
     ),
     Option(
+        "requirements",
+        r.text,
+        None,
+        "requirements.txt",
+        "Packages that your script needs in addition to the framework's: a requirements.txt, or a pyproject.toml with "
+        "dependencies. A file of this machine, one on the nodes, or one in the repository of the script.",
+        _TRAIN,
+    ),
+    Option(
         "recipe",
         r.text,
         None,

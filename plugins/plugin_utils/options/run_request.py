@@ -14,9 +14,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import p
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import FIELDS, node_range
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
-    locate_script,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import locate_script
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import requirements
 
 Options = Mapping[str, Any]
 
@@ -32,6 +31,10 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
     # The nodes have it, or this machine sends it.
     result["script"] = script.path if script and script.kind == "node" else None
     result["script_file"] = script.path if script and script.kind != "node" else ""
+    result["requirements"], result["requirements_file"] = None, ""
+    if options["requirements"]:
+        in_repository = script is not None and script.kind == "git"
+        result |= requirements.locate(options["requirements"], efs_mount, in_repository)
     return result
 
 
@@ -112,6 +115,7 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
         "script": None if ours else run["script"],
         # The collection's trainers use the last --run-dir.
         "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, values) for word in added)],
+        "requirements": f"{run_dir}/requirements.txt" if run.get("requirements") else None,
         "busy": options["on_busy"],
         "asked_by": checked["requested_by"],
     }

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import MISSING_FRAMEWORK, conflicts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recipes
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, is_empty, validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import DATASETS, locate_script
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source, requirements
 
 Options = Mapping[str, Any]
 Rule = Callable[[Options], Iterable[str]]
@@ -41,7 +42,7 @@ def check(
     for rule in _RULES.get(playbook, ()):
         problems += rule(options)
     if playbook == "train":
-        problems += _script(options, efs_mount)
+        problems += [*_script(options, efs_mount), *_requirements(options, efs_mount)]
     return Validated(options, problems)
 
 
@@ -131,6 +132,17 @@ def _script(options: Options, efs_mount: str) -> Iterable[str]:
     elif script.kind != "file" and sync:
         shown = git_source.without_secret(text)
         yield f"sync is {sync}: it goes along with a script of this machine, and script is {shown}"
+
+
+def _requirements(options: Options, efs_mount: str) -> Iterable[str]:
+    """Yield why the file with the requirements cannot be used. One in a repository is read when that is cloned."""
+    script = options.get("script")
+    try:
+        if options.get("requirements"):
+            in_repository = script is not None and locate_script(script, efs_mount).kind == "git"
+            requirements.locate(options["requirements"], efs_mount, in_repository)
+    except UserError as error:
+        yield str(error)
 
 
 def _health_framework(options: Options) -> Iterable[str]:

@@ -74,6 +74,7 @@ recorded_run = u.record(
         **{key: u.optional(field.check) for key, field in run_request.FIELDS.items() if field.evaluated_with},
         **{"framework": framework, "distribution": distribution, "python": u.path},
         **{"script": u.words, "script_args": u.list_of(u.argument), "data": u.optional(u.words)},
+        "requirements": u.optional(u.words),
         "generated": u.boolean,
     },
 )

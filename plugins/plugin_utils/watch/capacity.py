@@ -494,7 +494,7 @@ _EXPLAINED: Mapping[FailureKind, str] = {
     FailureKind.THROTTLED: "AWS kept refusing {these} for the moment: run the same command again",
     FailureKind.CONFIGURATION: "the settings of {these} are wrong: correct them and run the same command again",
     FailureKind.SETUP: "{these} could not configure themselves: correct the cause that their logs show, and run "
-    "site.yml again",
+    "deeplearning.aws.site again",
     FailureKind.UNKNOWN: "AWS could not launch {these}",
     FailureKind.LATE: "{these} did not come in time: run the same command again, or raise "
     "cluster_capacity_timeout_minutes",

@@ -245,7 +245,7 @@ def test_without_the_publisher_the_operator_gets_one_sentence(
         refusal.value
     )
     # COCO is for Mask R-CNN, and generated data is none of its kind.
-    assert ("train.yml -e dataset=generated" in str(refusal.value)) == (name == "cifar10")
+    assert ("train -e dataset=generated" in str(refusal.value)) == (name == "cifar10")
 
 
 def mirror_of(name: str) -> tuple[str, str]:

@@ -89,6 +89,7 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "stop_seconds": stop_seconds(run),
         "processor": run.get("processor", False),
         "python": run["python"],
+        "packages": bool(run.get("requirements")),
         "command": script.command(run["python"], run["script"]),
         "arguments": script.arguments(run),
         "folder": script.working_folder(folder, run["script"]),

@@ -9,6 +9,7 @@ INTERNAL = {
     "exec": "deeplearning.runs.wrapper",
     "survey": "deeplearning.runs.survey",
     "prove": "deeplearning.runs.gpu_proofs",
+    "packages": "deeplearning.runs.packages",
 }
 
 

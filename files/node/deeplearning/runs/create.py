@@ -7,11 +7,11 @@ from typing import Any
 
 from deeplearning import machine
 from deeplearning.config import Config
-from deeplearning.contract import hosts, run_request
+from deeplearning.contract import atomic_file, hosts, run_request
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import nvml
 from deeplearning.members.member_list import Members, read_applied
-from deeplearning.runs import layout, record, script, units
+from deeplearning.runs import layout, packages, record, script, units
 from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import nodes_in_use
 from deeplearning.runs.folder import Folder, check_folder_safety, find_run, runs_root
@@ -40,7 +40,7 @@ def create(request: Any, config: Config) -> dict[str, Any]:
     try:
         layout.check_free_space(folder)
         run["script"], run["code"] = script.install(folder, request)
-        _write(folder, run)
+        _write(folder, run, request)
     except UserError:
         layout.remove_folder(folder)
         raise
@@ -67,7 +67,7 @@ def _resume(request: dict[str, Any], config: Config, members: Members) -> dict[s
     _check_not_busy(run, config, members)
     layout.check_free_space(folder)
     try:
-        _write(folder, run)
+        _write(folder, run, request)
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}.") from None
     layout.archive_last_end(folder)
@@ -103,7 +103,9 @@ def _check_not_busy(run: dict[str, Any], config: Config, members: Members) -> No
         select(run["nodes"], members, nodes_in_use(config, run["run_id"]), Situation.REFUSE_BUSY)
 
 
-def _write(folder: Folder, run: dict[str, Any]) -> None:
+def _write(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> None:
+    if requirements := packages.text_of(request):
+        atomic_file.replace(folder.file(packages.FILE), requirements.encode())
     folder.write("environment.json", {"environment": run["environment"]}, mode=0o600)
     folder.write("run.json", {key: run[key] for key in run_request.RECORDED})
 

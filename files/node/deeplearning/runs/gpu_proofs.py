@@ -34,7 +34,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
     if proof and not proof["problem"]:
         return "", ""
     # What another run has found may be repaired by now.
-    if proof and proof["run"] == _start_of(run):
+    if proof and proof["run"] == start_of(run):
         return "", proof["problem"]
     options = (
         f"--uid={os.geteuid()}",
@@ -51,7 +51,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
 
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:
     """Return a name for what a proof is about. What the user brings may change, so its proof is of one run alone."""
-    brings = [] if _is_ours(python) and not _variables(folder) else [_start_of(run)]
+    brings = [] if _is_ours(python) and not _variables(folder) else [start_of(run)]
     marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER)) if _is_ours(python) else None
     facts = [run["framework"], python, marker, gpus, gpu_proof.driver_version(), brings]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
         problem = gpu_proof.problem_of(replace(node, mig=mig), answer)
     os.makedirs(os.path.dirname(_file(key)), exist_ok=True)
     # Without reading what is there: training code may have put a pipe or a link in its place.
-    atomic_file.replace(_file(key), json.dumps({"problem": problem, "run": _start_of(run)}).encode())
+    atomic_file.replace(_file(key), json.dumps({"problem": problem, "run": start_of(run)}).encode())
     print(problem or "nothing is wrong", file=sys.stderr)
     return 0
 
@@ -92,7 +92,7 @@ def _read(key: str) -> dict[str, Any]:
         return {}
 
 
-def _start_of(run: dict[str, Any]) -> str:
+def start_of(run: dict[str, Any]) -> str:
     """Return what differs between two runs, and between a run and the same one after it was resumed."""
     return f"{run['run_id']} {run['asked_at']}"
 

@@ -13,6 +13,7 @@ from deeplearning.contract.datasets import GENERATED_MARKER
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time
 from deeplearning.members.member_list import Members
+from deeplearning.runs import packages
 from deeplearning.runs.node_selection import select
 
 
@@ -22,6 +23,7 @@ def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[s
     default_id = f"{run['framework']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     run["run_id"] = request.get("run_id") or default_id
     run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
+    run["requirements"] = packages.checksum(packages.text_of(request))
     run["data"] = find_data(run["data"], config, bool(run["own_copy"]))
     run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
     run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
@@ -33,6 +35,8 @@ def resumed_run(
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
     resumed = {**run_request.DEFAULTS, **run, "environment": environment, **request}
+    if "requirements" in request:
+        resumed["requirements"] = packages.checksum(packages.text_of(request))
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
     run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})

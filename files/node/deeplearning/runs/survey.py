@@ -30,7 +30,7 @@ from deeplearning.gpus import evidence, held
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.identity import as_root
 from deeplearning.members.member_list import Member
-from deeplearning.runs import efa, gpu_proofs, own_copy, units
+from deeplearning.runs import efa, gpu_proofs, own_copy, packages, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Node
 
@@ -73,7 +73,7 @@ class NodeSurvey:
     problem: str = ""
     """Why it cannot take part; node is None if it did not even answer."""
     is_preparing: bool = False
-    """True if the problem ends by itself, as it tests its GPUs or copies the data set to its own disk."""
+    """True if the problem ends by itself: it tests its GPUs, installs packages or copies the data set to its disk."""
     environment: str = ""
     """What the framework's environment has, in words that are the same on all nodes."""
     is_held: bool = False
@@ -218,13 +218,15 @@ def main(argv: list[str]) -> int:
     shown, problem = gpu_evidence()
     problem = problem or find_problem(arguments.folder, arguments.python, interface, arguments.address)
     if not problem:
-        run = Folder(arguments.folder).run()
+        folder = Folder(arguments.folder)
+        run = folder.run()
         environment = describe_environment(arguments.python)
         holders = "" if run.get("processor") else shown.in_use
         problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
         if not problem:
-            folder, gpus = Folder(arguments.folder), shown.answering
-            preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, gpus)
+            preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, shown.answering)
+        if not preparing and not problem:
+            preparing, problem = packages.make_if_missing(run, folder)
         if not preparing and not problem:
             preparing, problem = own_copy.make_if_missing(run)
     answer = {

@@ -88,18 +88,33 @@ def prepare(
     """Return the environment and the command of a process. `cache`: the folder for what it compiles, or empty."""
     with open(start["environment_file"], encoding="utf-8") as file:
         own = json.load(file)["environment"]
-    binaries = os.path.dirname(start["python"])
+    search = [os.path.dirname(start["python"]), os.environ.get("PATH", os.defpath)]
     environment = {
         **caches.variables(cache, start, plan.node(process.node).gpus),
         **os.environ,
-        "PATH": f"{binaries}:{os.environ.get('PATH', os.defpath)}",
         **variables(start, plan, process),
     }
+    # A master that was not updated yet does not write it.
+    if start.get("packages"):
+        folder = packages_of(start, plan)
+        search.insert(0, f"{folder}/bin")
+        environment["PYTHONPATH"] = folder
+        own = {**own, "PYTHONPATH": f"{own['PYTHONPATH']}:{folder}"} if own.get("PYTHONPATH") else own
+    environment["PATH"] = ":".join(search)
     local_processes = len(plan.on(process.node))
     if local_processes > 1:
         # By default each process would use all of the node's processors.
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local_processes)))
     return {**environment, **own}, [*start["command"], *fill_in(start, plan, process)]
+
+
+def packages_of(start: dict[str, Any], plan: plans.Plan) -> str:
+    """Return the folder of what the run's requirements add, as installed for this node's own environment."""
+    # Only some runs need it, and all wrappers start at once.
+    from deeplearning.runs import packages
+    from deeplearning.runs.folder import Folder
+
+    return packages.of_run(Folder(start["run_dir"]), plan.framework, start["python"]).folder
 
 
 def is_open_mpi_5() -> bool:

@@ -86,7 +86,7 @@ def test_variables_of_the_users_own_playbooks_pass_with_a_warning(playbook: str)
         ),
         ("train", "hours", "deeplearning.aws.extend has it"),
         ("train", "region", "cluster_region is meant, perhaps"),
-        ("emr", "remove_in_use", "site.yml, plan.yml, deeplearning.aws.provision have it"),
+        ("emr", "remove_in_use", "deeplearning.aws.site, deeplearning.aws.plan, deeplearning.aws.provision have it"),
     ],
 )
 def test_names_of_other_playbooks_and_common_ones_are_warned_of(playbook: str, name: str, hint: str) -> None:

@@ -72,7 +72,7 @@ def test_workers_that_a_run_uses_are_refused_before_anything_is_written() -> Non
 def test_on_emr_workers_in_use_are_to_be_waited_for() -> None:
     used = replace(facts(2, (machine(2, "lenet-1"), machine(3, "lenet-1"))), **ON_EMR)
     (text,) = problems(used, Request(remove_workers=1, remove_in_use=["i-00000003"]), worker_count=1)
-    assert "deeplearning-worker3 (lenet-1)." in text and "stop.yml -e run_id=all" in text
+    assert "deeplearning-worker3 (lenet-1)." in text and "deeplearning.aws.stop -e run_id=all" in text
     assert "core nodes of EMR are removed only while no run is active" in text and "remove_in_use" not in text
 
 

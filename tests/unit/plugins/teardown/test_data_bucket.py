@@ -64,7 +64,7 @@ def test_it_stays_without_its_name_and_goes_with_it(s3: Any, act: Callable[..., 
     cost = f"bucket {NAME} has 1 data set, 0.0 GiB, which cost about 0.00 USD a month"
     result, output = act(teardown.ActionModule, cluster="red", consent="red")
     assert not result.get("failed") and s3.head_bucket(Bucket=NAME), result
-    assert cost in output and f"destroy.yml -e destroy_data={NAME}" in output
+    assert cost in output and f"deeplearning.aws.destroy -e destroy_data={NAME}" in output
     result, output = act(cluster_info.ActionModule, cluster="all", show="resources")
     assert not result.get("failed") and cost in output, output
     result, _output = act(teardown.ActionModule, cluster="red", consent="", data_bucket="another-bucket")

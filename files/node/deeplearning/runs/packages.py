@@ -1,0 +1,310 @@
+"""A run's own packages: what its requirements add to the framework's environment, on this node's own disk.
+
+One node resolves and builds them, and keeps them as an archive next to the runs; the others unpack that. Their name is
+a digest of the requirements and of the environment, so another run with both has them at once. The processes find them
+before the environment's own, which never changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deeplearning import programs, safe_paths
+from deeplearning.config import read_config
+from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import COMPILERS, RECORDS
+from deeplearning.identity import as_root, become
+from deeplearning.runs import units
+from deeplearning.runs.folder import Folder, runs_root
+from deeplearning.runs.gpu_proofs import start_of
+
+FILE = "requirements.txt"
+"""In the run's folder."""
+LOG = "logs/packages.log"
+"""In the run's folder: what pip has printed."""
+OLDEST_PIP = (22, 3)
+"""It reports what it would install."""
+OURS = re.compile(r"nvidia-|triton$|horovod$")
+"""Packages that stay as they are in the environment, with the framework itself: they belong to one another."""
+PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
+_SYSTEM_ID = re.compile(r'^ID="?(\w+)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What a run's requirements add to an environment."""
+
+    requirements: str
+    framework: str
+    python: str
+    """the environment's"""
+    marker: dict[str, Any]
+    """the environment's"""
+
+    @property
+    def digest(self) -> str:
+        facts = [self.requirements, self.marker["requirements_sha256"], self.marker["python"]]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+    @property
+    def folder(self) -> str:
+        return f"{paths.PACKAGES}/{self.digest}"
+
+
+def text_of(request: dict[str, Any]) -> str:
+    """Return the requirements of a request, which may name a file of this node; empty if it has none."""
+    text: str = request.get("requirements") or ""
+    if not text.startswith("/"):
+        return text
+    try:
+        return Path(text).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"requirements is {text}, which cannot be read on the master: {error}.") from None
+
+
+def checksum(text: str) -> str | None:
+    """Return what a run's record has of its requirements."""
+    return hashlib.sha256(text.encode()).hexdigest() if text else None
+
+
+def of_run(folder: Folder, framework: str, python: str) -> Packages:
+    """Return the packages of a run that has requirements."""
+    marker = Path(python).parents[1] / paths.MARKER
+    requirements = Path(folder.file(FILE)).read_text(encoding="utf-8")
+    return Packages(requirements, framework, python, json.loads(marker.read_text(encoding="utf-8")))
+
+
+def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
+    """Return what the node is doing and its problem, each a part of a sentence, and both empty if they are there."""
+    if not run.get("requirements") or os.path.isdir(of_run(folder, run["framework"], run["python"]).folder):
+        return "", ""
+    unit = f"deeplearning-packages-{run['run_id']}.service"
+    problem = units.run_once(unit, [paths.PROGRAM, "run", "packages", folder.path])
+    if problem:
+        return "", f"its packages cannot be installed: {problem.removeprefix('deeplearning: ')}"
+    return "its packages are installed", ""
+
+
+def main(argv: list[str]) -> int:
+    """Install a run's packages on this node, as a unit does: `deeplearning run packages FOLDER`."""
+    config = read_config()
+    create_root(config.user)
+    become(config.user)
+    folder = Folder(argv[0])
+    run = folder.run()
+    packages = of_run(folder, run["framework"], run["python"])
+    install(packages, Store(f"{runs_root(config)}/.packages", packages.digest), folder)
+    return 0
+
+
+def create_root(user: str) -> None:
+    done = programs.run(*as_root("install", "-d", "-m", "755", "-o", user, paths.PACKAGES))
+    if done.returncode:
+        raise UserError(f"{paths.PACKAGES} cannot be created: {programs.last_line(done.stderr)}")
+
+
+@dataclass(frozen=True)
+class Store:
+    """The archive of some packages on the shared file system."""
+
+    root: str
+    digest: str
+
+    @property
+    def archive(self) -> str:
+        return f"{self.root}/{self.digest}.tar"
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let one node build, and others wait. The lock ends with its process, also when the node is lost."""
+        safe_paths.own_folder(self.root, mode=0o700)
+        with open(safe_paths.own_file(f"{self.root}/{self.digest}.lock", 0o600), "r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def problem(self, run: dict[str, Any]) -> str:
+        """Return why a node could not build them for this start of the run; empty if none has tried."""
+        failed = json.loads(atomic_file.read_or_none(f"{self.archive}.failed") or b"{}")
+        return str(failed.get("problem", "")) if failed.get("run") == start_of(run) else ""
+
+    def note_problem(self, run: dict[str, Any], problem: str) -> None:
+        text = json.dumps({"run": start_of(run), "problem": problem})
+        atomic_file.replace(f"{self.archive}.failed", text.encode())
+
+
+def install(packages: Packages, store: Store, folder: Folder) -> None:
+    """Unpack the archive on this node's disk. Build it before, if no node has."""
+    for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
+        new = f"{temporary}/new"
+        os.mkdir(new)
+        if not os.path.exists(store.archive):
+            build_for_all(packages, store, folder)
+        unpacked = programs.run("tar", "-xf", store.archive, "--no-same-owner", "-C", new)
+        if unpacked.returncode:
+            raise UserError(f"{store.archive} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+        with contextlib.suppress(FileExistsError):
+            os.rename(new, packages.folder)
+
+
+def build_for_all(packages: Packages, store: Store, folder: Folder) -> None:
+    run = folder.run()
+    with store.exclusive():
+        if os.path.exists(store.archive):
+            return
+        if problem := store.problem(run):
+            raise UserError(problem)
+        try:
+            with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
+                Builder(packages, temporary, folder).build(store.archive)
+        except UserError as error:
+            store.note_problem(run, str(error))
+            raise
+
+
+class Builder:
+    """Builds packages in a temporary folder. All that pip prints is in the run's folder too."""
+
+    def __init__(self, packages: Packages, temporary: str, folder: Folder) -> None:
+        self.packages, self.temporary, self.log = packages, temporary, folder.file(LOG)
+        self.target, self.tools = f"{temporary}/packages", f"{temporary}/tools"
+        own = (folder.read("environment.json") or {}).get("environment", {})
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
+        # A login for an index or a repository comes by the option env: pip fills in ${NAME} in requirements.
+        self.environment = {**inherited, **own, "GIT_TERMINAL_PROMPT": "0", "TMPDIR": temporary}
+
+    def build(self, archive: str) -> None:
+        os.makedirs(os.path.dirname(self.log), exist_ok=True)
+        os.mkdir(self.target)
+        self.renew_pip()
+        pins, compiles = self.resolve()
+        if compiles:
+            self.install_compiler()
+        if pins:
+            self.pip("install", "--target", self.target, "--no-deps", "-r", self.write("pins.txt", pins))
+            self.check()
+        partial = f"{archive}.partial"
+        packed = programs.run("tar", "-cf", partial, "-C", self.target, ".")
+        if packed.returncode:
+            raise UserError(f"{partial} cannot be written: {programs.last_line(packed.stderr)}")
+        os.rename(partial, archive)
+
+    def renew_pip(self) -> None:
+        """Use a newer pip if the environment's, which is the system's, cannot report what it would install."""
+        version = re.match(r"pip (\d+)\.(\d+)", programs.run(self.packages.python, *PIP, "--version").stdout)
+        if version and tuple(map(int, version.groups())) < OLDEST_PIP:
+            self.pip("install", "--target", self.tools, "pip>=24")
+            self.environment["PYTHONPATH"] = self.tools
+
+    def resolve(self) -> tuple[list[str], bool]:
+        """Return what has to be installed, and whether something of it is no wheel."""
+        ours = {RECORDS[self.packages.framework].package}
+        versions = self.packages.marker["versions"]
+        constraints = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
+        report = f"{self.temporary}/report.json"
+        self.pip(
+            "install",
+            *("--dry-run", "--report", report),
+            *("-r", self.write(FILE, [self.packages.requirements])),
+            *("-c", self.write("environment", constraints)),
+        )
+        with open(report, encoding="utf-8") as file:
+            chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
+        return [pin_of(each) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
+
+    def install_compiler(self) -> None:
+        """A package without a wheel for this machine is compiled. Only root can install what that needs."""
+        if shutil.which("c++"):
+            return
+        system = _SYSTEM_ID.search(Path("/etc/os-release").read_text(encoding="utf-8"))
+        version = ".".join(self.packages.marker["python"].split(".")[:2])
+        names = [name.format(python=f"python{version}") for name in COMPILERS.get(system[1] if system else "", ())]
+        manager = ["apt-get", "--no-install-recommends"] if shutil.which("apt-get") else ["dnf"]
+        for words in ([manager[0], "update"],) if manager[0] == "apt-get" else ():
+            self.run(*as_root(*words))
+        self.run(*as_root("env", "DEBIAN_FRONTEND=noninteractive", *manager, "install", "-y", *names))
+
+    def check(self) -> None:
+        """Raise UserError if the packages break the environment's own."""
+        before, after = self.conflicts(), self.conflicts(self.target)
+        added = [line for line in after if line not in before]
+        if added:
+            raise UserError(f"the requirements contradict the environment of {self.packages.framework}: {added[0]}")
+        imports = ", ".join(RECORDS[self.packages.framework].imports)
+        self.run(self.packages.python, "-c", f"import {imports}", PYTHONPATH=self.target)
+
+    def conflicts(self, folder: str = "") -> list[str]:
+        search = os.pathsep.join(filter(None, [folder, self.environment.get("PYTHONPATH", "")]))
+        environment = {**self.environment, "PYTHONPATH": search}
+        return programs.run(self.packages.python, *PIP, "check", env=environment).stdout.splitlines()
+
+    def pip(self, *arguments: str) -> None:
+        self.run(self.packages.python, *PIP, *arguments)
+
+    def run(self, *command: str, **variables: str) -> None:
+        """Run a command. Raise UserError with the reason that it has printed if it fails."""
+        with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
+            begin = log.seek(0, os.SEEK_END)
+            done = subprocess.run(
+                command,
+                cwd=self.temporary,
+                env={**self.environment, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            log.seek(begin)
+            printed = log.read()
+        if done.returncode:
+            raise UserError(f"{reason_of(printed)} (all of it: {self.log})")
+
+    def write(self, name: str, lines: Sequence[str]) -> str:
+        path = f"{self.temporary}/{name}"
+        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+
+def pin_of(chosen: dict[str, Any]) -> str:
+    """Return the requirement that names exactly what pip has chosen, see PEP 610."""
+    url = chosen["url"]
+    if "vcs_info" in chosen:
+        url = f"{chosen['vcs_info']['vcs']}+{url}@{chosen['vcs_info']['commit_id']}"
+    fragments = [f"subdirectory={chosen['subdirectory']}"] if chosen.get("subdirectory") else []
+    sha256 = chosen.get("archive_info", {}).get("hashes", {}).get("sha256")
+    fragments += [f"sha256={sha256}"] if sha256 else []
+    return f"{chosen['name']} @ {url}" + (f"#{'&'.join(fragments)}" if fragments else "")
+
+
+def reason_of(printed: str) -> str:
+    """Return why pip, git or a compiler has failed, as one line."""
+    lines = [programs.printable(line.strip()) for line in printed.splitlines() if line.strip()]
+    both = [line for line in lines if re.match(r"The user requested|.* depends on ", line)]
+    if both and any("conflicting dependencies" in line for line in lines):
+        sides = "; ".join(line.replace("The user requested (constraint)", "the environment has") for line in both[:6])
+        return f"requirements contradict one another or the environment: {sides}"
+    if any("WARNING: Retrying" in line for line in lines) and any("from versions: none" in line for line in lines):
+        return f"pip reaches no package index. Its own words: {next(line for line in lines if 'Retrying' in line)}"
+    for pattern in (
+        r"fatal: ",
+        r"ERROR: .*(requires a different Python|No matching distribution)",
+        r"ERROR: |E: |error: ",
+    ):
+        errors = [line for line in lines if re.search(pattern, line)]
+        if errors:
+            return errors[0]
+    return programs.last_line(printed)

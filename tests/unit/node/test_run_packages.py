@@ -1,0 +1,218 @@
+"""A run's own packages: pip installs them for real, in an environment of the test, from wheels of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.contract import paths
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.frameworks import RECORDS
+from deeplearning.runs import packages, units
+from deeplearning.runs.folder import Folder
+from deeplearning.runs.packages import Store
+
+from tests.unit.node.runs_kit import record
+
+FRAMEWORK = "core"
+
+
+def wheel(folder: Path, name: str, version: str, *metadata: str) -> None:
+    """Write a wheel with one module, which has the version."""
+    information = f"{name}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata]
+    files = {
+        f"{name}.py": f"version = {version!r}\n",
+        f"{information}/METADATA": "\n".join(lines) + "\n",
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{information}/RECORD"] = "".join(f"{file},,\n" for file in (*files, f"{information}/RECORD"))
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for version in ("2.0", "3.0"):
+        wheel(folder, FRAMEWORK, version, "Requires-Dist: base>=1")
+    for version in ("0.5", "1.0", "1.5"):
+        wheel(folder, "base", version)
+    wheel(folder, "vision", "1.0", f"Requires-Dist: {FRAMEWORK}==2.0")
+    wheel(folder, "newer", "1.0", f"Requires-Dist: {FRAMEWORK}>=3")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of an environment with a framework and what it needs."""
+    environment = tmp_path_factory.mktemp("env") / "pytorch"
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    python = str(environment / "bin/python")
+    install = [python, *packages.PIP, "install", "-q", "--no-index", "--find-links", str(wheels)]
+    subprocess.run([*install, f"{FRAMEWORK}==2.0", "base==1.0"], check=True)
+    marker = {"requirements_sha256": "0", "python": "3.11.2", "versions": {FRAMEWORK: "2.0", "base": "1.0"}}
+    (environment / paths.MARKER).write_text(json.dumps(marker))
+    return python
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, wheels: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[packages.Packages, Store, Folder]]:
+    """Return a function that returns what is to be installed for a run with these requirements."""
+    monkeypatch.setattr(paths, "PACKAGES", str(tmp_path / "packages"))
+    ours = replace(RECORDS["pytorch"], package=FRAMEWORK, imports=(FRAMEWORK, "base"))
+    monkeypatch.setattr(packages, "RECORDS", {"pytorch": ours})
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "run").mkdir()
+    folder = Folder(str(tmp_path / "run"))
+    folder.write(
+        "run.json", record("pytorch", "ddp", python=python) | {"run_id": "r1", "requirements": "0", "asked_at": "now"}
+    )
+
+    def of(requirements: str) -> tuple[packages.Packages, Store, Folder]:
+        text = f"--no-index\n--find-links {wheels}\n{requirements}\n"
+        Path(folder.file(packages.FILE)).write_text(text)
+        made = packages.of_run(folder, "pytorch", python)
+        return made, Store(str(tmp_path / "store"), made.digest), folder
+
+    return of
+
+
+Run = Callable[[str], tuple[packages.Packages, Store, Folder]]
+
+
+def seen(python: str, folder: str, *modules: str) -> list[str]:
+    """Return the versions that a process with these packages imports."""
+    code = f"import {', '.join(modules)}; print(*(each.version for each in ({', '.join(modules)},)))"
+    done = subprocess.run([python, "-c", code], env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_they_are_added_to_the_environment_which_stays_as_it_is(run: Run, python: str) -> None:
+    made, store, folder = run("vision\nbase>=1.2")
+    packages.install(made, store, folder)
+    assert sorted(os.listdir(made.folder)) == sorted(
+        [*("base.py", "base-1.5.dist-info", "vision.py", "vision-1.0.dist-info"), *_caches(made.folder)]
+    )
+    assert seen(python, made.folder, "vision", "base", FRAMEWORK) == ["1.0", "1.5", "2.0"]
+    assert seen(python, "", "base") == ["1.0"]
+
+
+def _caches(folder: str) -> list[str]:
+    return [name for name in os.listdir(folder) if name == "__pycache__"]
+
+
+def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, store, folder = run("vision")
+    packages.install(made, store, folder)
+    os.rename(made.folder, f"{made.folder}.first")
+    monkeypatch.setattr(packages, "Builder", None)
+    packages.install(made, store, folder)
+    assert seen(python, made.folder, "vision") == ["1.0"]
+
+
+def test_nodes_that_begin_together_build_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, store, folder = run("vision")
+    built = []
+    resolve = packages.Builder.resolve
+    monkeypatch.setattr(packages.Builder, "resolve", lambda self: built.append(1) or resolve(self))
+    nodes = [threading.Thread(target=packages.build_for_all, args=(made, store, folder)) for _unused in range(3)]
+    for node in nodes:
+        node.start()
+    for node in nodes:
+        node.join()
+    assert built == [1]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "problem"),
+    [
+        ("newer", f"environment: .*newer 1.0 depends on {FRAMEWORK}>=3; the environment has {FRAMEWORK}==2.0"),
+        (f"{FRAMEWORK}==3.0", f"The user requested {FRAMEWORK}==3.0; the environment has {FRAMEWORK}==2.0"),
+        ("base==0.5", f"contradict the environment of pytorch: {FRAMEWORK} 2.0 has requirement base>=1, but you have"),
+        ("git+file:///nonexistent/x", "fatal: .*nonexistent"),
+    ],
+)
+def test_what_contradicts_the_environment_is_named_with_both_sides(run: Run, requirements: str, problem: str) -> None:
+    made, store, folder = run(requirements)
+    with pytest.raises(UserError, match=problem) as refused:
+        packages.install(made, store, folder)
+    assert "\n" not in str(refused.value)
+    assert os.listdir(paths.PACKAGES) == [] and not os.path.exists(store.archive)
+
+
+def test_no_other_node_tries_what_has_failed_until_the_run_is_started_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, store, folder = run("absent")
+    with pytest.raises(UserError, match="No matching distribution"):
+        packages.install(made, store, folder)
+    monkeypatch.setattr(packages, "Builder", None)
+    with pytest.raises(UserError, match="No matching distribution"):
+        packages.install(made, store, folder)
+    folder.write("run.json", folder.run() | {"asked_at": "later"})
+    with pytest.raises(TypeError):
+        packages.install(made, store, folder)
+
+
+def test_another_environment_has_other_packages(run: Run) -> None:
+    made, *_unused = run("vision")
+    digests = {made.digest, replace(made, marker={**made.marker, "requirements_sha256": "1"}).digest}
+    assert len(digests | {replace(made, requirements="vision\n").digest}) == 3
+
+
+def test_a_unit_installs_them_and_a_survey_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _unused, folder = run("vision")
+    started: list[Any] = []
+    answers = ["", "deeplearning: they contradict"]
+    monkeypatch.setattr(units, "run_once", lambda unit, argv: started.append((unit, argv)) or answers[len(started) - 1])
+    assert packages.make_if_missing(folder.run(), folder) == ("its packages are installed", "")
+    assert packages.make_if_missing(folder.run(), folder) == ("", "its packages cannot be installed: they contradict")
+    unit = (f"deeplearning-packages-{folder.run()['run_id']}.service", [paths.PROGRAM, "run", "packages", folder.path])
+    assert started == [unit, unit]
+    os.mkdir(made.folder)
+    assert packages.make_if_missing(folder.run(), folder) == ("", "")
+    assert packages.make_if_missing(folder.run() | {"requirements": None}, folder) == ("", "")
+    assert len(started) == 2
+
+
+def test_requirements_may_be_a_file_on_the_master(tmp_path: Path) -> None:
+    (tmp_path / "deps.txt").write_text("einops\n")
+    assert packages.text_of({"requirements": str(tmp_path / "deps.txt")}) == "einops\n"
+    assert packages.text_of({"requirements": "einops"}) == "einops" and packages.text_of({}) == ""
+    with pytest.raises(UserError, match="requirements is /none, which cannot be read on the master"):
+        packages.text_of({"requirements": "/none"})
+    assert packages.checksum("") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "pin"),
+    [
+        ({"url": "https://e.org/x.whl", "archive_info": {"hashes": {"sha256": "ab"}}}, "https://e.org/x.whl#sha256=ab"),
+        (
+            {"url": "https://e.org/x", "vcs_info": {"vcs": "git", "commit_id": "12"}, "subdirectory": "s"},
+            "git+https://e.org/x@12#subdirectory=s",
+        ),
+        ({"url": "https://e.org/x.zip", "archive_info": {}}, "https://e.org/x.zip"),
+    ],
+)
+def test_what_is_installed_is_what_was_resolved(answer: dict[str, Any], pin: str) -> None:
+    assert packages.pin_of({"name": "x", **answer}) == f"x @ {pin}"
+
+
+def test_a_network_that_is_out_of_reach_is_said_in_a_sentence() -> None:
+    printed = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'\n"
+    printed += "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
+    assert packages.reason_of(printed).startswith("pip reaches no package index. Its own words: WARNING: Retrying")
