@@ -19,7 +19,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import packages, units
 from deeplearning.runs.folder import Folder
-from deeplearning.runs.packages import Store
+from deeplearning.runs.packages import PackageArchive
 
 from tests.unit.node.runs_kit import record
 
@@ -69,7 +69,7 @@ def python(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def run(
     tmp_path: Path, wheels: Path, python: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[packages.Packages, Store, Folder]]:
+) -> Callable[[str], tuple[packages.Packages, PackageArchive, Folder]]:
     """Return a function that returns what is to be installed for a run with these requirements."""
     monkeypatch.setattr(paths, "PACKAGES", str(tmp_path / "packages"))
     ours = replace(RECORDS["pytorch"], package=FRAMEWORK, imports=(FRAMEWORK, "base"))
@@ -81,16 +81,16 @@ def run(
         "run.json", record("pytorch", "ddp", python=python) | {"run_id": "r1", "requirements": "0", "asked_at": "now"}
     )
 
-    def of(requirements: str) -> tuple[packages.Packages, Store, Folder]:
+    def of(requirements: str) -> tuple[packages.Packages, PackageArchive, Folder]:
         text = f"--no-index\n--find-links {wheels}\n{requirements}\n"
         Path(folder.file(packages.FILE)).write_text(text)
         made = packages.of_run(folder, "pytorch", python)
-        return made, Store(str(tmp_path / "store"), made.digest), folder
+        return made, PackageArchive(str(tmp_path / "archive"), made.digest), folder
 
     return of
 
 
-Run = Callable[[str], tuple[packages.Packages, Store, Folder]]
+Run = Callable[[str], tuple[packages.Packages, PackageArchive, Folder]]
 
 
 def seen(python: str, folder: str, *modules: str) -> list[str]:
@@ -101,8 +101,8 @@ def seen(python: str, folder: str, *modules: str) -> list[str]:
 
 
 def test_they_are_added_to_the_environment_which_stays_as_it_is(run: Run, python: str) -> None:
-    made, store, folder = run("vision\nbase>=1.2")
-    packages.install(made, store, folder)
+    made, archive, folder = run("vision\nbase>=1.2")
+    packages.install(made, archive, folder)
     assert sorted(os.listdir(made.folder)) == sorted(
         [*("base.py", "base-1.5.dist-info", "vision.py", "vision-1.0.dist-info"), *_caches(made.folder)]
     )
@@ -115,20 +115,20 @@ def _caches(folder: str) -> list[str]:
 
 
 def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, store, folder = run("vision")
-    packages.install(made, store, folder)
+    made, archive, folder = run("vision")
+    packages.install(made, archive, folder)
     os.rename(made.folder, f"{made.folder}.first")
     monkeypatch.setattr(packages, "Builder", None)
-    packages.install(made, store, folder)
+    packages.install(made, archive, folder)
     assert seen(python, made.folder, "vision") == ["1.0"]
 
 
 def test_nodes_that_begin_together_build_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, store, folder = run("vision")
+    made, archive, folder = run("vision")
     built = []
     resolve = packages.Builder.resolve
     monkeypatch.setattr(packages.Builder, "resolve", lambda self: built.append(1) or resolve(self))
-    nodes = [threading.Thread(target=packages.build_for_all, args=(made, store, folder)) for _unused in range(3)]
+    nodes = [threading.Thread(target=packages.build_for_all, args=(made, archive, folder)) for _unused in range(3)]
     for node in nodes:
         node.start()
     for node in nodes:
@@ -146,25 +146,25 @@ def test_nodes_that_begin_together_build_once(run: Run, monkeypatch: pytest.Monk
     ],
 )
 def test_what_contradicts_the_environment_is_named_with_both_sides(run: Run, requirements: str, problem: str) -> None:
-    made, store, folder = run(requirements)
+    made, archive, folder = run(requirements)
     with pytest.raises(UserError, match=problem) as refused:
-        packages.install(made, store, folder)
+        packages.install(made, archive, folder)
     assert "\n" not in str(refused.value)
-    assert os.listdir(paths.PACKAGES) == [] and not os.path.exists(store.archive)
+    assert os.listdir(paths.PACKAGES) == [] and not os.path.exists(archive.path)
 
 
 def test_no_other_node_tries_what_has_failed_until_the_run_is_started_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, store, folder = run("absent")
+    made, archive, folder = run("absent")
     with pytest.raises(UserError, match="No matching distribution"):
-        packages.install(made, store, folder)
+        packages.install(made, archive, folder)
     monkeypatch.setattr(packages, "Builder", None)
     with pytest.raises(UserError, match="No matching distribution"):
-        packages.install(made, store, folder)
+        packages.install(made, archive, folder)
     folder.write("run.json", folder.run() | {"asked_at": "later"})
     with pytest.raises(TypeError):
-        packages.install(made, store, folder)
+        packages.install(made, archive, folder)
 
 
 def test_another_environment_has_other_packages(run: Run) -> None:

@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
     folder = Folder(argv[0])
     run = folder.run()
     packages = of_run(folder, run["framework"], run["python"])
-    install(packages, Store(f"{runs_root(config)}/.packages", packages.digest), folder)
+    install(packages, PackageArchive(f"{runs_root(config)}/.packages", packages.digest), folder)
     return 0
 
 
@@ -117,14 +117,14 @@ def create_root(user: str) -> None:
 
 
 @dataclass(frozen=True)
-class Store:
+class PackageArchive:
     """The archive of some packages on the shared file system."""
 
     root: str
     digest: str
 
     @property
-    def archive(self) -> str:
+    def path(self) -> str:
         return f"{self.root}/{self.digest}.tar"
 
     @contextlib.contextmanager
@@ -137,42 +137,42 @@ class Store:
 
     def problem(self, run: dict[str, Any]) -> str:
         """Return why a node could not build them for this start of the run; empty if none has tried."""
-        failed = json.loads(atomic_file.read_or_none(f"{self.archive}.failed") or b"{}")
+        failed = json.loads(atomic_file.read_or_none(f"{self.path}.failed") or b"{}")
         return str(failed.get("problem", "")) if failed.get("run") == start_of(run) else ""
 
     def note_problem(self, run: dict[str, Any], problem: str) -> None:
         text = json.dumps({"run": start_of(run), "problem": problem})
-        atomic_file.replace(f"{self.archive}.failed", text.encode())
+        atomic_file.replace(f"{self.path}.failed", text.encode())
 
 
-def install(packages: Packages, store: Store, folder: Folder) -> None:
+def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
     """Unpack the archive on this node's disk. Build it before, if no node has."""
     for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
         new = f"{temporary}/new"
         os.mkdir(new)
-        if not os.path.exists(store.archive):
-            build_for_all(packages, store, folder)
-        unpacked = programs.run("tar", "-xf", store.archive, "--no-same-owner", "-C", new)
+        if not os.path.exists(archive.path):
+            build_for_all(packages, archive, folder)
+        unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
         if unpacked.returncode:
-            raise UserError(f"{store.archive} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+            raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
         with contextlib.suppress(FileExistsError):
             os.rename(new, packages.folder)
 
 
-def build_for_all(packages: Packages, store: Store, folder: Folder) -> None:
+def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
     run = folder.run()
-    with store.exclusive():
-        if os.path.exists(store.archive):
+    with archive.exclusive():
+        if os.path.exists(archive.path):
             return
-        if problem := store.problem(run):
+        if problem := archive.problem(run):
             raise UserError(problem)
         try:
             with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
-                Builder(packages, temporary, folder).build(store.archive)
+                Builder(packages, temporary, folder).build(archive.path)
         except UserError as error:
-            store.note_problem(run, str(error))
+            archive.note_problem(run, str(error))
             raise
 
 

@@ -94,7 +94,11 @@ def test_a_machine_that_failed_and_keeps_its_place_is_a_reason(red: MadeCluster)
     _owned, shortages = read()
     shortage = shortages["red-workers"]
     explained = "2 of red-workers could not configure themselves: correct the cause that their logs show, and run "
-    assert list(shortage.reasons) == [f"{explained}deeplearning.aws.site again", f"{machine}: efs_mount", "    no route"]
+    assert list(shortage.reasons) == [
+        f"{explained}deeplearning.aws.site again",
+        f"{machine}: efs_mount",
+        "    no route",
+    ]
     assert shortage.failed == 1
     assert list(shortage.configuring)[0].startswith("red-workers 0/2 ready, 1 failed: efs_mount")
     assert list(shortage.configuring)[1:] == list(shortage.reasons)
