@@ -188,6 +188,12 @@ def test_a_unit_installs_them_and_a_survey_says_so(run: Run, monkeypatch: pytest
     assert len(started) == 2
 
 
+def test_a_damaged_environment_is_a_problem_of_the_node(run: Run, tmp_path: Path) -> None:
+    _unused, _unused, folder = run("vision")
+    doing, problem = packages.make_if_missing(folder.run() | {"python": f"{tmp_path}/gone/bin/python"}, folder)
+    assert doing == "" and problem.startswith("its packages cannot be named, as the environment or ")
+
+
 def test_requirements_may_be_a_file_on_the_master(tmp_path: Path) -> None:
     (tmp_path / "deps.txt").write_text("einops\n")
     assert packages.text_of({"requirements": str(tmp_path / "deps.txt")}) == "einops\n"

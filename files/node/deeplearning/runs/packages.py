@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import programs, safe_paths
+from deeplearning.boot.system import APT_GET
 from deeplearning.config import read_config
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.errors import UserError
@@ -89,8 +90,13 @@ def of_run(folder: Folder, framework: str, python: str) -> Packages:
 
 def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
     """Return what the node is doing and its problem, each a part of a sentence, and both empty if they are there."""
-    if not run.get("requirements") or os.path.isdir(of_run(folder, run["framework"], run["python"]).folder):
+    if not run.get("requirements"):
         return "", ""
+    try:
+        if os.path.isdir(of_run(folder, run["framework"], run["python"]).folder):
+            return "", ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return "", f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
     unit = f"deeplearning-packages-{run['run_id']}.service"
     problem = units.run_once(unit, [paths.PROGRAM, "run", "packages", folder.path])
     if problem:
@@ -233,10 +239,12 @@ class Builder:
         system = _SYSTEM_ID.search(Path("/etc/os-release").read_text(encoding="utf-8"))
         version = ".".join(self.packages.marker["python"].split(".")[:2])
         names = [name.format(python=f"python{version}") for name in COMPILERS.get(system[1] if system else "", ())]
-        manager = ["apt-get", "--no-install-recommends"] if shutil.which("apt-get") else ["dnf"]
-        for words in ([manager[0], "update"],) if manager[0] == "apt-get" else ():
-            self.run(*as_root(*words))
-        self.run(*as_root("env", "DEBIAN_FRONTEND=noninteractive", *manager, "install", "-y", *names))
+        if shutil.which("apt-get"):
+            self.run(*as_root(*APT_GET.split(), "update"))
+            install = ["env", "DEBIAN_FRONTEND=noninteractive", *APT_GET.split(), "install", "--no-install-recommends"]
+        else:
+            install = ["dnf", "install"]
+        self.run(*as_root(*install, "-y", *names))
 
     def check(self) -> None:
         """Raise UserError if the packages break the environment's own."""
