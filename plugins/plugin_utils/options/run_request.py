@@ -115,10 +115,11 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
         "script": None if ours else run["script"],
         # The collection's trainers use the last --run-dir.
         "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, values) for word in added)],
-        "requirements": f"{run_dir}/requirements.txt" if run.get("requirements") else None,
         "busy": options["on_busy"],
         "asked_by": checked["requested_by"],
     }
+    if run.get("requirements"):
+        result["requirements"] = f"{run_dir}/requirements.txt"
     return {"problem": problem, "request": result}
 
 

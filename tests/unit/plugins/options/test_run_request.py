@@ -209,6 +209,8 @@ def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
         "busy": "refuse",
         "asked_by": "me@here",
     }
+    needed = evaluation(RUN | {"requirements": "0a"})[1]["requirements"]
+    assert needed == "/efs/runs/red/a/requirements.txt", "which the master reads"
     request = evaluation(RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}, nodes=1)[1]
     assert (request["script"], request["nodes"]) == (None, 1)
     assert "data" not in evaluation(RUN | {"data": ""})[1]

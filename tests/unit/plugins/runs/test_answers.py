@@ -18,6 +18,7 @@ RUN = {
     "distribution": "ddp",
     "python": "/usr/bin/python3",
     "script": "/efs/train.py",
+    "requirements": "0a",
     "script_args": ["--lr", "0.1"],
     "data": "cifar10",
     "own_copy": {"data": "cifar10", "source": "s3://a", "bucket": "b"},
@@ -71,7 +72,7 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *("data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
+    *("requirements", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
     # Made here, of the others.
     "text",
