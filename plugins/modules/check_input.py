@@ -48,6 +48,7 @@ options:
       - report
       - tensorboard
       - new_project
+      - get
 extends_documentation_fragment: [deeplearning.aws._attributes, deeplearning.aws._attributes.action]
 """
 

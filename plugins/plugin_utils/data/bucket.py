@@ -67,6 +67,15 @@ class Bucket:
 
     def check(self) -> None:
         """Raise UserError if the bucket does not exist, may not be used or is in another region."""
+        region = self.find_region()
+        if region != self.aws.region:
+            raise UserError(
+                f"The bucket {self.name} is in {region}, and the cluster in {self.aws.region}: nodes would read it "
+                "slowly and at a price, so name a bucket in the cluster's own region."
+            )
+
+    def find_region(self) -> str:
+        """Return the bucket's region. Raise UserError if it does not exist or may not be used."""
         try:
             head = self.aws.call("s3", "head_bucket", Bucket=self.name, **self._owned)
         except AwsError as error:
@@ -79,12 +88,7 @@ class Bucket:
                 raise UserError(f"These credentials may not use the bucket {self.name}{owner}.") from None
             raise
         # Unless an endpoint is set, the SDK follows a bucket to its region.
-        region = head.get("BucketRegion", self.aws.region)
-        if region != self.aws.region:
-            raise UserError(
-                f"The bucket {self.name} is in {region}, and the cluster in {self.aws.region}: nodes would read it "
-                "slowly and at a price, so name a bucket in the cluster's own region."
-            )
+        return str(head.get("BucketRegion", self.aws.region))
 
     def manifest(self) -> dict[str, Any]:
         """Return the list of the data set's parts, empty if there is none that can be read."""
@@ -111,8 +115,12 @@ class Bucket:
         return ObjectReader(answer["Body"]) if answer else None
 
     def has(self, name: str, size: int, sha256: str) -> bool:
+        return self.recorded(name) == (size, sha256)
+
+    def recorded(self, name: str) -> tuple[int, str] | None:
+        """Return the size of an object and the SHA-256 that was recorded for it, None if there is none."""
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))
-        return bool(head and head["ContentLength"] == size and head["Metadata"].get("sha256") == sha256)
+        return (head["ContentLength"], str(head["Metadata"].get("sha256", ""))) if head else None
 
     def send(self, file: Path, name: str, sha256: str, progress: Callable[[int], None]) -> None:
         """Upload a file, in several parts at once. Call `progress` with the number of bytes of each."""

@@ -16,7 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
 
 PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """Playbooks that need all settings. The others need those that identify the cluster."""
-NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status_page")
+NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status_page", "get")
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NO_RECORD = ("audit", "destroy", "new_project")
 """Playbooks that use no recorded settings of the cluster."""

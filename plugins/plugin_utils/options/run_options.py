@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import (
     DEFAULTS,
@@ -267,7 +268,23 @@ TABLE: Sequence[Option] = (
     Option("run_id", rr.run_or_all, None, "lenet-1", "Which run, or all.", ("tensorboard", "status")),
     Option("watch", r.boolean, False, True, "Print it again every few seconds, until Ctrl-C.", ("status",)),
     Option("format", r.choice("text", "json"), "text", "json", "Print it as text or as JSON.", ("status",)),
-    Option("run_id", rr.run_id, None, "lenet-1", "Which run.", ("follow", "evaluate"), required="say which run"),
+    Option("run_id", rr.run_id, None, "lenet-1", "Which run.", ("follow", "evaluate", "get"), required="say which run"),
+    Option(
+        "what",
+        r.choice(*run_files.KINDS),
+        "model",
+        "checkpoints",
+        "What to get: the model, the complete checkpoints, the logs with the metrics, or TensorBoard's files.",
+        ("get",),
+    ),
+    Option(
+        "to",
+        rr.destination,
+        "",
+        "s3://my-bucket/lenet-1",
+        "A folder of this machine, or s3://bucket/prefix. Without it, a folder of the run's name in the current one.",
+        ("get",),
+    ),
     Option(
         "run_id",
         rr.run_ids,
@@ -469,9 +486,9 @@ TABLE: Sequence[Option] = (
 PLAYBOOKS = (
     *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
     *("extend", "replace", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
-    "new_project",
+    *("new_project", "get"),
 )
-RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status")
+RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status", "get")
 
 
 def name_of(playbook: str) -> str:

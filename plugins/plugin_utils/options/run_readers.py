@@ -117,6 +117,12 @@ def s3_uri(value: Any) -> str:
     return f"s3://{r.bucket(value)}"
 
 
+def destination(value: Any) -> str:
+    """Return a folder of this machine, or s3://bucket/prefix."""
+    text = r.text(value)
+    return s3_uri(text) if text.startswith("s3://") else r.path(text)
+
+
 def folder(value: Any) -> str:
     path = Path(r.text(value)).expanduser()
     if not path.is_dir():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, run_request, schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, run_files, run_request, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
@@ -93,6 +93,11 @@ ANSWERS: Mapping[str, Form] = {
         )
     ),
     "run evaluation": u.record(evaluation=u.optional(evaluation)),
+    "run files": u.record(
+        state=u.one_of(*STATES),
+        files=u.list_of(u.record(**run_files.FILE), run_files.MOST_FILES),
+        left_out=u.list_of(u.words, 100),
+    ),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard check": u.record(installed=u.boolean),
     "tensorboard start": u.record(changed=u.boolean, port=u.between(6006, 6105)),

@@ -161,6 +161,13 @@ def stream(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subproce
 
 
 @contextlib.contextmanager
+def content(way: Way, arguments: Sequence[str], stdin: IO[bytes], limit: int) -> Iterator[Iterator[bytes]]:
+    """Yield what `deeplearning ARGUMENTS` prints as it comes, up to `limit` bytes. A person watches it."""
+    with _output(way, way.program(arguments), stdin, limit) as chunks:
+        yield chunks
+
+
+@contextlib.contextmanager
 def lines(way: Way, shell_command: str, limit: int, seconds: float) -> Iterator[Iterator[str]]:
     """Yield the lines of a shell command as they come."""
     with _output(way, shell_command, subprocess.DEVNULL, limit, seconds) as chunks:

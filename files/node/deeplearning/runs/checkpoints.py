@@ -24,6 +24,8 @@ POINTERS: dict[str, Callable[[str], str]] = {
     "latest_checkpointed_iteration.txt": lambda text: f"iter_{int(text):07d}" if text.isdecimal() else text,
 }
 """Files that name the newest checkpoint next to them, and are written when it is complete."""
+SIGNPOSTS = (*LOG_FOLDER, *POINTERS)
+"""Files next to checkpoints that those who read these need as well."""
 
 
 def complete(folder: str) -> list[str]:

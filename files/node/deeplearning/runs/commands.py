@@ -13,10 +13,11 @@ from typing import Any
 
 from deeplearning import machine
 from deeplearning.config import Config, read_config
+from deeplearning.contract import run_files
 from deeplearning.contract.errors import UserError
 from deeplearning.identity import become
 from deeplearning.runs import plan as plans
-from deeplearning.runs import sent_code, unit, units, views
+from deeplearning.runs import results, sent_code, unit, units, views
 from deeplearning.runs.create import create
 from deeplearning.runs.folder import all_runs, check_folder_safety, find_run, skip_unreadable, unfinished_frameworks
 from deeplearning.runs.preview import plan_of_request, plan_of_run
@@ -61,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     add("wait", _wait, "wait for the end; exit with the run's own code")
     add("stop", _stop, "stop a run on all nodes", run="ID|all")
     add("evaluation", _evaluation, "print the result of the run's last evaluation (JSON)")
+    files = add("files", _files, "list files that the run has written (JSON)")
+    files.add_argument("what", choices=list(run_files.KINDS))
+    add("send", _send, "send files that are requested (JSON) on standard input")
     for name, command, text, run in (
         ("list", _list, "list all runs", ""),
         ("frameworks", _frameworks, "list the frameworks that unfinished runs need", ""),
@@ -142,6 +146,20 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
 
 def _evaluation(arguments: argparse.Namespace, config: Config) -> int:
     print(json.dumps({"evaluation": views.evaluation(find_run(config, arguments.run_id))}))
+    return 0
+
+
+def _files(arguments: argparse.Namespace, config: Config) -> int:
+    print(json.dumps(results.listing(find_run(config, arguments.run_id), arguments.what)))
+    return 0
+
+
+def _send(arguments: argparse.Namespace, config: Config) -> int:
+    try:
+        files = run_files.requested(sys.stdin.read())
+    except ValueError as error:
+        raise UserError(f"The request on standard input is malformed ({error}).") from None
+    results.send(find_run(config, arguments.run_id), files, sys.stdout.buffer)
     return 0
 
 

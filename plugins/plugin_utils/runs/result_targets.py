@@ -1,0 +1,181 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Where the files of a run are put: a folder of this machine, or S3. What is there already is never replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import RunFile, digest
+
+PARTIAL = ".partial"
+"""A folder for files that have not arrived completely. No file of a run is in one of that name."""
+
+
+class Display(Protocol):
+    def transfer(self, what: str, done: int, total: int) -> None: ...
+
+
+class Target(Protocol):
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def partial(self) -> Path:
+        """The folder of this machine for files that have not arrived completely."""
+        ...
+
+    def existing(self, file: RunFile) -> str:
+        """Return the SHA-256 of a file that is there, empty if it is not. Raise UserError if another one is."""
+        ...
+
+    def require_room(self, sizes: Iterable[int]) -> None:
+        """Raise UserError if files of these sizes do not fit on this machine."""
+        ...
+
+    def store(self, file: RunFile, part: Path, sha256: str) -> None:
+        """Take over a file that has arrived and was checked."""
+        ...
+
+
+def conflict(place: str, example: str) -> UserError:
+    return UserError(
+        f"{place} is there already, and is another file than that of the run. It stays as it is: move it away, or name "
+        f"another place. Example: -e to={example}"
+    )
+
+
+def create_folders(root: Path, name: str) -> Path:
+    """Create the folders of a file below `root`, which follow no link. Return the file's path."""
+    *folders, last = name.split("/")
+    path = root
+    path.mkdir(parents=True, exist_ok=True)
+    for each in folders:
+        path /= each
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            raise UserError(f"{path} has to be a folder, and is a file or a link: move it away.")
+    return path / last
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    root: Path
+    what: str
+    display: Display
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    @property
+    def partial(self) -> Path:
+        return self.root / PARTIAL / self.what
+
+    def existing(self, file: RunFile) -> str:
+        path = self._checked(file)
+        if path is None:
+            return ""
+        size = path.stat().st_size
+        if size == file.size:
+            return digest(path, lambda position: self.display.transfer(f"checking {file.name}", position, size))
+        if size < file.size and run_files.KINDS[self.what].grows:
+            return ""
+        raise self._conflict(path)
+
+    def require_room(self, sizes: Iterable[int]) -> None:
+        _require_room(self.partial, sum(sizes), ", or name a folder of another disk. Example: -e to=/mnt/results")
+
+    def store(self, file: RunFile, part: Path, sha256: str) -> None:
+        existing = self._checked(file)
+        if existing and not (run_files.KINDS[self.what].grows and _begins_with(part, existing)):
+            raise self._conflict(existing)
+        part.replace(create_folders(self.root, file.name))
+
+    def _checked(self, file: RunFile) -> Path | None:
+        """Return the path of a file that is there; None if nothing is."""
+        path = self.root
+        for part in file.name.split("/"):
+            if path.is_symlink() and path != self.root:
+                raise UserError(f"{path} has to be a folder, and is a link: move it away.")
+            path /= part
+        if not os.path.lexists(path):
+            return None
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise self._conflict(path)
+        return path
+
+    def _conflict(self, path: Path) -> UserError:
+        return conflict(str(path), f"{self.root}-new")
+
+
+def _begins_with(path: Path, beginning: Path) -> bool:
+    with path.open("rb") as longer, beginning.open("rb") as shorter:
+        while data := shorter.read(run_files.CHUNK):
+            if longer.read(len(data)) != data:
+                return False
+    return True
+
+
+@dataclass(frozen=True)
+class S3Folder:
+    """Objects that have the checksum of their content in their metadata."""
+
+    bucket: Bucket
+    partial: Path
+    display: Display
+
+    @property
+    def place(self) -> str:
+        return self.bucket.url
+
+    def existing(self, file: RunFile) -> str:
+        recorded = self.bucket.recorded(file.name)
+        if recorded is None:
+            return ""
+        size, sha256 = recorded
+        if size != file.size or not sha256:
+            raise self._conflict(file)
+        return sha256
+
+    def require_room(self, sizes: Iterable[int]) -> None:
+        # Each is removed when it is sent.
+        _require_room(self.partial, max(sizes, default=0), ".")
+
+    def store(self, file: RunFile, part: Path, sha256: str) -> None:
+        if self.bucket.recorded(file.name) is not None:
+            raise self._conflict(file)
+        done = 0
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+            self.display.transfer(f"sending {file.name}", done, file.size)
+
+        self.bucket.send(part, file.name, sha256, add)
+        part.unlink()
+
+    def _conflict(self, file: RunFile) -> UserError:
+        return conflict(f"{self.bucket.url}/{file.name}", f"{self.bucket.url}-new")
+
+
+def _require_room(folder: Path, needed: int, advice: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"{needed / 2**30:.1f} GiB are still to come, and {folder} has {free / 2**30:.1f} GiB left: "
+            f"make room{advice}"
+        )

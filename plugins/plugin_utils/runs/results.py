@@ -1,0 +1,190 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Get the files of a run: list them, compare them with what is here, receive what is missing, and check it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ACTIVE_STATES
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
+    Target,
+    conflict,
+    create_folders,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import (
+    Request,
+    RunFile,
+    Sent,
+    digest,
+    receive,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
+
+ROUNDS = 3
+"""How often files are listed and received, as they may change meanwhile."""
+MOST_NAMED = 5
+
+
+class Display(Protocol):
+    def transfer(self, what: str, done: int, total: int) -> None: ...
+
+    def message(self, line: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a run, as the master lists them."""
+
+    state: str
+    files: Sequence[RunFile]
+    left_out: Sequence[str]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ACTIVE_STATES
+
+
+def list_files(way: node_program.Way, run_id: str, what: str) -> Listing:
+    command = ["run", "files", run_id, what]
+    answer = node_program.ask(way, command)
+    try:
+        names = list(map(run_files.of_kind(what), (file["name"] for file in answer["files"])))
+        if twice := run_files.collision(names):
+            raise InvalidValue(f"one file of the name {twice}")
+    except InvalidValue as malformed:
+        raise UserError(answers.unexpected(way.host, command, malformed)) from None
+    return Listing(answer["state"], [RunFile(**file) for file in answer["files"]], answer["left_out"])
+
+
+@dataclass
+class Fetch:
+    """Gets files of one kind of one run."""
+
+    way: node_program.Way
+    run_id: str
+    what: str
+    target: Target
+    display: Display
+    were_there: list[RunFile] = field(default_factory=list)
+    received: list[RunFile] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Files that the run has removed meanwhile."""
+    _positions: dict[str, int] = field(default_factory=dict)
+    """Up to where each file has been read."""
+    _done: int = 0
+    _total: int = 0
+
+    def run(self, listing: Listing) -> None:
+        """Get the files of a list. Raise UserError if any of them is not here at the end, and not gone."""
+        self._total = listing.size
+        changing = self._round(listing.files)
+        for _unused in range(ROUNDS - 1):
+            if not changing:
+                break
+            current = {file.name: file for file in list_files(self.way, self.run_id, self.what).files}
+            self.gone += [name for name in changing if name not in current]
+            changing = self._round([current[name] for name in changing if name in current])
+        if changing:
+            reasons = "; ".join(f"{name} ({reason})" for name, reason in list(changing.items())[:MOST_NAMED])
+            raise UserError(
+                f"{count(len(changing))} of {self.run_id} cannot be had as a whole: {reasons}. Run the same command "
+                "again later: what is here already is not sent again."
+            )
+        shutil.rmtree(self.target.partial, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.target.partial.parent.rmdir()
+
+    def missing(self, files: Sequence[RunFile]) -> list[RunFile]:
+        """Return the files that are not there."""
+        return [file for file in files if not self.target.existing(file)]
+
+    def _round(self, files: Sequence[RunFile]) -> dict[str, str]:
+        """Get files. Return the names of those that are not here as they are in the run, and why."""
+        existing = {file: self.target.existing(file) for file in files}
+        present = [file for file, sha256 in existing.items() if sha256]
+        missing = [file for file, sha256 in existing.items() if not sha256]
+        problems = {}
+        for request, sent in self._receive([Request(file) for file in present]):
+            if sent.problem:
+                problems[request.file.name] = sent.problem
+            elif sent.sha256 != existing[request.file]:
+                raise conflict(f"{self.target.place}/{request.file.name}", f"{self.target.place}-new")
+            else:
+                self.were_there.append(request.file)
+        requests = [Request(file, self._part(file)) for file in missing]
+        if requests:
+            self.target.require_room(request.file.size - request.start for request in requests)
+        for request, sent in self._receive(requests):
+            if problem := self._problem(request, sent):
+                problems[request.file.name] = problem
+        return problems
+
+    def _part(self, file: RunFile) -> Path:
+        """Return the path for a file until it has arrived. A beginning that cannot be its own is removed."""
+        part = create_folders(self.target.partial, file.name)
+        if part.is_symlink() or (part.exists() and (not part.is_file() or part.stat().st_size > file.size)):
+            part.unlink()
+        return part
+
+    def _receive(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Sent]]:
+        if not requests:
+            return
+        try:
+            yield from receive(self.way, self.run_id, requests, self._show)
+        except node_program.ConnectionLost as lost:
+            raise UserError(f"{lost} Run the same command again: it resumes there.") from None
+
+    def _problem(self, request: Request, sent: Sent) -> str:
+        """Store a file that has arrived. Return why it cannot be; empty if it was."""
+        if request.part is None or sent.problem:
+            return sent.problem
+        if sent.changed and not run_files.KINDS[self.what].grows:
+            request.part.unlink()
+            return "the run changes it"
+        # What was here before may be of another file.
+        if digest(request.part) != sent.sha256:
+            request.part.unlink()
+            return "its checksum differs"
+        self.target.store(request.file, request.part, sent.sha256)
+        self.received.append(request.file)
+        return ""
+
+    def _show(self, name: str, position: int) -> None:
+        self._done += position - self._positions.get(name, 0)
+        self._positions[name] = position
+        self.display.transfer(self.run_id, self._done, self._total)
+
+
+def write_error(error: OSError, folder: Path) -> UserError:
+    """Return the error for a file that could not be written."""
+    place = error.filename or folder
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(f"{folder} is full: make room, and run the same command again. It resumes there.")
+    return UserError(f"{place}: {error.strerror}. Fix that and run the same command again: it resumes there.")
+
+
+def count(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
+
+
+def size(number: int) -> str:
+    """Return a size as text, such as 3.4 GiB."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= unit:
+            return f"{number / unit:.1f} {name}"
+    return f"{number} bytes"
