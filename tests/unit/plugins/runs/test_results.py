@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,35 +13,23 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program, result_targets, results
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import result_targets, results
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import digest
 
 from tests.unit.actions import run_action
+from tests.unit.plugins.runs.results_kit import MODEL, here, install, program_in, run_in, write
 
-NODE = Path(__file__).resolve().parents[4] / "files/node"
-PROGRAM = """#!{python}
-import json, sys
-sys.path.insert(0, {node!r})
-from deeplearning.contract import run_files
-from deeplearning.runs import results
-from deeplearning.runs.folder import Folder
-results.state_of = lambda folder: {state!r}
-action, run_id, *what = sys.argv[2:]
-run = Folder({runs!r} + "/" + run_id)
-if action == "files":
-    print(json.dumps(results.listing(run, *what)))
-else:
-    results.send(run, run_files.requested(sys.stdin.read()), sys.stdout.buffer)
-"""
-"""The commands of the node's program, of runs in a folder of this machine."""
-MODEL = {
-    "model.pt": b"weights" * 500_000,
-    "config.json": b"{}",
-    "variables/v.data-00000-of-00001": b"",
-    "a b": b"x",
-}
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return program_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path: Path, program: Path) -> Path:
+    return run_in(tmp_path, program)
 
 
 class Display:
@@ -59,34 +46,6 @@ class Display:
     def message(self, line: str) -> None: ...
 
 
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    file = tmp_path / "deeplearning"
-    monkeypatch.setattr(node_program, "PROGRAM", str(file))
-    return file
-
-
-def install(program: Path, text: str) -> None:
-    program.write_text(text)
-    program.chmod(0o755)
-
-
-@pytest.fixture
-def run(tmp_path: Path, program: Path) -> Path:
-    """The folder of a run on the master."""
-    folder = tmp_path / "efs/r1"
-    write(folder / "model", MODEL)
-    values = {"python": sys.executable, "node": str(NODE), "runs": str(folder.parent), "state": "finished"}
-    install(program, PROGRAM.format(**values))
-    return folder
-
-
-def write(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-
 def content_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if not path.is_dir()}
 
@@ -96,10 +55,6 @@ def fetch(to: Path, what: str = "model", display: Display | None = None) -> resu
     made = results.Fetch(way, "r1", what, LocalFolder(to, what, display), display)
     made.run(results.list_files(way, "r1", what))
     return made
-
-
-def here(files: dict[str, bytes], place: str = "model") -> dict[str, bytes]:
-    return {f"{place}/{name}": content for name, content in files.items()}
 
 
 def test_all_files_come_and_a_second_time_none(run: Path, tmp_path: Path) -> None:

@@ -1,0 +1,183 @@
+"""The files of a run that the master lists and sends."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deeplearning.contract import run_files
+from deeplearning.contract.errors import UserError
+from deeplearning.runs import results
+from deeplearning.runs.folder import Folder
+
+from tests.unit.node.commands_kit import Master, master_in
+
+DCP = ("__0_0.distcp", "__1_0.distcp")
+
+
+@pytest.fixture
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Master]:
+    with master_in(tmp_path, monkeypatch, capsys) as master:
+        yield master
+
+
+def write(folder: Folder, *names: str, content: str = "abc") -> None:
+    for name in names:
+        path = Path(folder.file(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def names(master: Master, what: str) -> list[str]:
+    return [file["name"] for file in master.answer("files", "r1", what)["files"]]
+
+
+def test_each_kind_of_files_is_listed_and_no_secret(master: Master) -> None:
+    run = master.add("r1", "finished")
+    write(
+        run, "model/model.pt", "model/variables/v", "tensorboard/events.out", "metrics/rank0.jsonl", "environment.json"
+    )
+    write(run, "logs/mpirun.log", "code/train.py", "checkpoints/epoch-1.pt")
+    answer = master.answer("files", "r1", "model")
+    assert (answer["state"], answer["left_out"]) == ("finished", [])
+    seen = os.stat(run.file("model/model.pt"))
+    assert answer["files"][0] == {"name": "model/model.pt", "size": 3, "modified": seen.st_mtime_ns}
+    assert names(master, "model") == ["model/model.pt", "model/variables/v"]
+    assert names(master, "checkpoints") == ["checkpoints/epoch-1.pt"]
+    assert names(master, "tensorboard") == ["tensorboard/events.out"]
+    own = ["logs/mpirun.log", "metrics/rank0.jsonl", "events.jsonl", "run.json", "result.json"]
+    assert names(master, "logs") == own
+
+
+def test_of_checkpoints_the_complete_ones_are_listed(master: Master) -> None:
+    run = master.add("r1", "running")
+    complete = [*(f"checkpoints/step-1/{name}" for name in (".metadata", *DCP)), "checkpoints/tf/model-1.index"]
+    complete += ["checkpoints/tf/model-1.data-00000-of-00001", "checkpoints/tf/checkpoint", "checkpoints/latest"]
+    write(run, *complete, *(f"checkpoints/step-2/{name}" for name in DCP))
+    write(
+        run, "checkpoints/tf/model-12.data-00000-of-00001", "checkpoints/.tmp/a", "checkpoints/checkpoint-3/model.bin"
+    )
+    assert names(master, "checkpoints") == sorted(complete)
+
+
+def test_a_run_in_a_folder_of_its_own_is_listed_through_its_link(master: Master, tmp_path: Path) -> None:
+    run = master.add("r1", "finished")
+    write(run, "model/model.pt")
+    os.rename(run.path, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", run.path)
+    assert names(master, "model") == ["model/model.pt"]
+
+
+def test_links_and_names_that_no_file_of_a_run_has_are_left_out(master: Master) -> None:
+    run = master.add("r1", "finished")
+    write(run, "model/a", "model/b\n", "model/c\\", "model/d\x1b", "/".join(["model", *"e" * 20]))
+    os.mkfifo(run.file("model/pipe"))
+    os.symlink("/etc", run.file("model/link"))
+    Path(os.fsdecode(os.fsencode(run.file("model")) + b"/\xff")).write_text("")
+    answer = master.answer("files", "r1", "model")
+    assert [file["name"] for file in answer["files"]] == ["model/a"]
+    assert len(answer["left_out"]) == 7 and {"model/pipe", "model/link"} <= set(answer["left_out"])
+    for name in range(100):
+        os.symlink("/etc", run.file(f"model/link{name}"))
+    assert len(master.answer("files", "r1", "model")["left_out"]) == results.MOST_LEFT_OUT
+
+
+def test_a_place_that_is_a_link_is_left_out(master: Master) -> None:
+    run = master.add("r1", "finished")
+    os.symlink("/etc", run.file("model"))
+    assert master.answer("files", "r1", "model") == {"state": "finished", "files": [], "left_out": ["model"]}
+
+
+def test_more_files_than_an_answer_holds_are_refused(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_files, "MOST_FILES", 2)
+    write(master.add("r1", "finished"), "model/a", "model/b", "model/c")
+    code, _output, errors = master.call("files", "r1", "model")
+    assert code == 2 and "Run r1 has more than 2 files in its model: pack them on the master" in errors
+
+
+def test_a_run_that_does_not_exist_is_answered_with_those_that_do(master: Master) -> None:
+    master.add("r2", "finished")
+    code, _output, errors = master.call("files", "r1", "model")
+    assert code == 2 and "There is no run r1. The latest are r2." in errors
+
+
+def request(name: str, size: int = 6, modified: int = 0, start: int = 0) -> dict[str, Any]:
+    return {"name": name, "size": size, "modified": modified, "start": start}
+
+
+def send(folder: Folder, *files: dict[str, Any]) -> list[Any]:
+    """What is sent: records, and the bytes between them."""
+    out = io.BytesIO()
+    results.send(folder, files, out)
+    out.seek(0)
+    sent: list[Any] = []
+    while line := out.readline():
+        sent.append(json.loads(line))
+        if sent[-1].get("bytes"):
+            sent.append(out.read(sent[-1]["bytes"]))
+    return sent
+
+
+def test_a_file_is_sent_in_chunks_and_its_beginning_only_read(run: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_files, "CHUNK", 4)
+    write(run, "model/a", content="abcdef")
+    modified = os.stat(run.file("model/a")).st_mtime_ns
+    end = {"sha256": hashlib.sha256(b"abcdef").hexdigest(), "changed": False}
+    whole = [{"at": 0, "bytes": 4}, b"abcd", {"at": 4, "bytes": 2}, b"ef", end]
+    assert send(run, request("model/a", modified=modified)) == whole
+    rest = [{"at": 0, "bytes": 0}, {"at": 3, "bytes": 3}, b"def", end]
+    assert send(run, request("model/a", modified=modified, start=3)) == rest
+    none = [{"at": 0, "bytes": 0}, {"at": 4, "bytes": 0}, end]
+    assert send(run, request("model/a", modified=modified, start=6)) == none
+
+
+def test_what_was_added_since_the_list_is_not_sent(run: Folder) -> None:
+    write(run, "logs/a.log", content="abcdef and more")
+    (chunk, data, end) = send(run, request("logs/a.log"))
+    assert data == b"abcdef" and end == {"sha256": hashlib.sha256(b"abcdef").hexdigest(), "changed": True}
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_others(run: Folder) -> None:
+    write(run, "model/a", "model/b")
+    os.symlink("a", run.file("model/link"))
+    os.symlink(run.file("model"), run.file("tensorboard/folder"))
+    wanted = [request(name, 3) for name in ("model/gone", "model/link", "tensorboard/folder/a", "model/b")]
+    sent = send(run, *wanted[:3], request("model/a", 6), wanted[3])
+    assert [record["problem"] for record in sent if isinstance(record, dict) and "problem" in record] == [
+        "No such file or directory",
+        "it is no file any more",
+        "Not a directory",
+        "it has become shorter",
+    ]
+    assert sent[-2] == b"abc"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[" * 2000, "3", "[3]", json.dumps([request("../x")]), json.dumps([request("/etc/passwd")])),
+        *(json.dumps([{**request("model/a"), "more": 1}]), json.dumps([request("model/a", start=-1)])),
+    ],
+)
+def test_a_malformed_request_is_refused(master: Master, text: str) -> None:
+    master.add("r1", "finished")
+    code, output, errors = master.call("send", "r1", stdin=text)
+    assert (code, output) == (2, "") and "The request on standard input is malformed" in errors
+
+
+def test_a_run_says_what_it_has_left(run: Folder) -> None:
+    assert results.present(run) == {}
+    write(run, "checkpoints/1.pt", "model/model.pt")
+    assert results.present(run) == {"model": run.file("model"), "checkpoints": run.file("checkpoints")}
+
+
+def test_the_listing_of_an_unreadable_state_fails_in_a_sentence(run: Folder) -> None:
+    write(run, "result.json", content="[")
+    with pytest.raises(UserError, match="is not JSON"):
+        results.listing(run, "model")
