@@ -33,7 +33,7 @@ class ActionModule(Action):
         sentence = str(follower.end.get("sentence") or f"run {options['run_id']} ended without reporting a result")
         if follower.end.get("state") not in ("finished", "stopped"):
             return {"failed": True, "msg": sentence, "end": follower.end}
-        display.message(sentence)
+        display.message("\n".join([sentence, *_results(options["run_id"], follower.end.get("results") or {})]))
         # Following changes nothing; the task that started the run has reported that change.
         return {"changed": False, "msg": sentence, "end": follower.end}
 
@@ -58,6 +58,18 @@ class ActionModule(Action):
                 if time.monotonic() - lost_at > RECONNECT_SECONDS:
                     raise
                 time.sleep(PAUSE)
+
+
+def _results(run_id: str, folders: Mapping[str, str]) -> list[str]:
+    """Return where the model is, or else the checkpoints, and the command that gets them."""
+    what = next((what for what in ("model", "checkpoints") if what in folders), "")
+    if not what:
+        return []
+    return [
+        f"  its {what} on the nodes: {folders[what]}",
+        f"  to get {'it' if what == 'model' else 'them'}: ansible-playbook deeplearning.aws.get"
+        f"{repeat_options(run_id)} -e what={what}",
+    ]
 
 
 def _introduction(run_id: str) -> str:

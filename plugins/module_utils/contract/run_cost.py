@@ -28,6 +28,12 @@ def phrase(amount: float | None) -> str:
     return "an amount that is not known" if amount is None else f"{shown(amount)} {CURRENCY} an hour"
 
 
+def in_all(cost: Mapping[str, float | None]) -> str:
+    """Return the cost of a run as text: so far, and at its end if that can be estimated."""
+    so_far, at_end = f"{shown(cost['so_far'] or 0)} {CURRENCY}", cost["at_end"]
+    return so_far if at_end is None else f"{so_far} so far, about {shown(at_end)} at its end"
+
+
 def shown(amount: float) -> str:
     """Return an amount with the digits that matter: 27.16, 0.045."""
     if 0 < amount < LEAST_AMOUNT:

@@ -46,6 +46,9 @@ progress = u.lenient(
 )
 """The progress of a run, which its script reports."""
 
+cost = u.lenient(u.record(so_far=u.number, at_end=u.optional(u.number)))
+"""What a run has cost so far, and at its end. A program of an older version does not say it."""
+
 _EXISTS = {"there": u.boolean}
 _STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
 
@@ -127,6 +130,7 @@ ANSWERS: Mapping[str, Form] = {
                 # The program may be an older one.
                 reason=u.optional(u.words),
                 stalled_seconds=u.lenient(u.number),
+                cost=cost,
             )
         ),
         problems=u.list_of(u.words),

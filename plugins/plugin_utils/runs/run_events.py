@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, run_cost
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, run_cost, run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
@@ -148,6 +148,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
             samples_per_second=u.lenient(u.number),
             ranks=u.lenient(u.count),
             seconds_left=u.lenient(u.number),
+            cost=answers.cost,
         ),
         Follower._progress,
     ),
@@ -159,6 +160,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
             exit_code=u.number,
             first_failure=u.optional(_FAILURE),
             sentence=u.words,
+            results=u.lenient(u.map_of(u.one_of(*run_files.KINDS), u.path)),
         ),
         Follower._end,
     ),
@@ -192,4 +194,6 @@ def progress(event: Mapping[str, Any], ranks: int) -> str:
     reporting = event.get("ranks")
     if reporting is not None and reporting < ranks:
         parts.append(f"{reporting} of {ranks} ranks")
+    if event.get("cost") is not None:
+        parts.append(run_cost.in_all(event["cost"]))
     return ", ".join(parts)

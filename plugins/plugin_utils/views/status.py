@@ -365,7 +365,7 @@ def _run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             run["state"],
             f"{run['framework']} {run['distribution']}",
             str(len(run["nodes"])),
-            run_events.progress(run["progress"] or {}, 0) or "-",
+            run_events.progress({**(run["progress"] or {}), "cost": run["cost"]}, 0) or "-",
             f"{run['asked_at']} by {run['asked_by']}",
         ]
         for run in runs

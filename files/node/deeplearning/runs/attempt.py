@@ -16,7 +16,7 @@ from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
 from deeplearning.contract import run_cost
 from deeplearning.contract.run_request import stop_seconds
-from deeplearning.runs import blame, mpirun, script, units
+from deeplearning.runs import blame, costs, mpirun, script, units
 from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import Allocation
 from deeplearning.runs.folder import Folder
@@ -117,6 +117,7 @@ class Attempt:
         self.processes = ProcessTable(self.plan, folder, number, run_log)
         self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
         hourly = run_cost.hourly(run.get("prices") or {}, allocation.machines)
+        self._earlier_attempts = costs.earlier_attempts(folder)
         self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks, hourly)
         self.state = AttemptState.STARTING
         self.superseded = False
@@ -269,11 +270,14 @@ class Attempt:
         news = self.progress.news()
         if news:
             self.run_log.state["progress"] = news
-            self.run_log.event("progress", **news)
+            self.run_log.event("progress", **news, cost=self._cost(news["seconds_left"]))
             self.stall.handle_metrics(self.progress.written)
             self.run_log.save()
         if self.state in (AttemptState.STARTING, AttemptState.RUNNING):
             self.stall.tick(can_answer=self.state is AttemptState.RUNNING)
+
+    def _cost(self, seconds_left: float | None) -> dict[str, Any] | None:
+        return costs.of_attempts(self.record, self._earlier_attempts, self.run_log.state["attempts"], seconds_left)
 
     def _request_stacks(self) -> None:
         self._helpers.append(units.request_stacks(self.folder.id, self.number))

@@ -40,12 +40,13 @@ def listing(folder: Folder, what: str) -> dict[str, Any]:
 
 
 def present(folder: Folder) -> dict[str, str]:
-    """Return the folders of the model and of the checkpoints, if the run has any."""
-    return {
-        what: folder.file(what)
-        for what in ("model", "checkpoints")
-        if next(_names(os.path.realpath(folder.path), what, []), None)
-    }
+    """Return the folders of the model and of the checkpoints, if the run has any that can be read."""
+    root, folders = os.path.realpath(folder.path), {}
+    for what in ("model", "checkpoints"):
+        with contextlib.suppress(OSError):
+            if next(_names(root, what, []), None):
+                folders[what] = folder.file(what)
+    return folders
 
 
 def _names(root: str, what: str, left_out: list[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import stop_seconds
 from deeplearning.contract.schema import format_time, parse_time
-from deeplearning.runs import stall, units
+from deeplearning.runs import results, stall, units
 from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
 from deeplearning.runs.folder import Folder, all_runs, check_folder_safety, find_run, runs_root, skip_unreadable
@@ -169,7 +169,7 @@ class Unit:
         self.run_log.state.update(nodes=[], state=outcome.cause, reason=outcome.reason)
         self.run_log.save()
         keys = ("state", "exit_code", "first_failure", "sentence")
-        self.run_log.event("end", **{key: result[key] for key in keys})
+        self.run_log.event("end", **{key: result[key] for key in keys}, results=results.present(self.folder))
 
     def _write_result(self, result: dict[str, Any]) -> bool:
         """Return False if that is not possible."""

@@ -12,8 +12,8 @@ from typing import Any
 from deeplearning.config import Config, read_config
 from deeplearning.contract.run_request import ENDED_STATES
 from deeplearning.members.member_list import differing_gpus
-from deeplearning.runs import views
-from deeplearning.runs.folder import Folder, newest_runs, skip_unreadable
+from deeplearning.runs import costs, views
+from deeplearning.runs.folder import newest_runs, skip_unreadable
 from deeplearning.views import snapshot
 
 NEWEST_RUNS = 50
@@ -47,9 +47,11 @@ def _runs(config: Config) -> snapshot.Part:
     """Return the runs that have not ended, and the last of those that have; and why others cannot be read."""
     runs: list[dict[str, Any]] = []
     problems: list[str] = []
-    for folder in filter(Folder.exists, newest_runs(config, NEWEST_RUNS)):
+    folders = {folder.id: folder for folder in newest_runs(config, NEWEST_RUNS) if folder.exists()}
+    for folder in folders.values():
         with skip_unreadable(folder, lambda reason: problems.append(f"runs: {reason}")):
             runs.append(views.overview(folder))
     runs.sort(key=lambda run: (run["asked_at"], run["run_id"]))
     ended = [run["run_id"] for run in runs if run["state"] in ENDED_STATES]
-    return [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]], problems
+    shown = [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]]
+    return [{**run, "cost": costs.of_run(folders[run["run_id"]])} for run in shown], problems

@@ -63,6 +63,35 @@ def test_a_run_that_finishes_is_followed_to_its_sentence(follow: Callable[..., d
     ]
 
 
+@pytest.mark.parametrize(
+    ("results", "lines"),
+    [
+        (
+            {"model": "/efs/runs/red/mine/model", "checkpoints": "/efs/c"},
+            [
+                "  its model on the nodes: /efs/runs/red/mine/model",
+                "  to get it: ansible-playbook deeplearning.aws.get -e run_id=mine -e what=model",
+            ],
+        ),
+        (
+            {"checkpoints": "/efs/c"},
+            [
+                "  its checkpoints on the nodes: /efs/c",
+                "  to get them: ansible-playbook deeplearning.aws.get -e run_id=mine -e what=checkpoints",
+            ],
+        ),
+        ({}, []),
+        ({"model": "not a path"}, []),
+        ({"/etc": "/efs"}, []),
+    ],
+)
+def test_at_its_end_it_says_where_the_model_is_and_how_to_get_it(
+    follow: Callable[..., dict[str, Any]], results: Any, lines: list[str]
+) -> None:
+    printed = follow([{**END, "results": results}])["printed"].splitlines()
+    assert printed[printed.index("mine finished.") + 1 :] == lines
+
+
 @pytest.mark.parametrize(("state", "failed"), [("stopped", False), ("failed", True)])
 def test_a_run_that_failed_fails_the_task_and_one_that_was_stopped_does_not(
     follow: Callable[..., dict[str, Any]], state: str, failed: bool

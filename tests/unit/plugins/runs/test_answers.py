@@ -41,6 +41,7 @@ LISTED = {
     "sentence": "",
     "reason": "",
     "stalled_seconds": 0,
+    "cost": {"so_far": 41.2, "at_end": None},
 }
 LOAD = {"instance_id": "i-00000002", "at": 1, "load": 1.0, "processors": 8, "memory_percent": 10, "disk_percent": 20}
 LOAD |= {"gpus": [], "logins": 0, "jobs": 0, "errors": []}
@@ -53,6 +54,11 @@ VALID: dict[str, dict[str, Any]] = {
     "run show": {"run": RUN, "checkpoints": ["checkpoint-1"]},
     "run frameworks": {"frameworks": [{"framework": "mxnet", "runs": ["mine", "x"], "processor": True}]},
     "run evaluation": {"evaluation": EVALUATION},
+    "run files": {
+        "state": "running",
+        "files": [{"name": "model/a", "size": 3, "modified": -1}],
+        "left_out": ["model/link"],
+    },
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
     "tensorboard start": {"changed": True, "port": 6006},
@@ -74,6 +80,7 @@ VALID: dict[str, dict[str, Any]] = {
 OPTIONAL = {
     *("requirements", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
+    *("cost", "so_far", "at_end"),
     # Made here, of the others.
     "text",
     *PROGRESS,

@@ -57,6 +57,13 @@ def test_progress_is_one_line_without_what_is_unknown() -> None:
     follower.take({**PROGRESS, "n": 6, "ranks": 2, "loss": None, "val_accuracy": 0.5, "seconds_left": None})
     assert follower.status == "epoch 1, step 120, accuracy 56.1 %, validated 50.0 %, 812 samples/s, 2 of 3 ranks"
     assert follower.done is None
+    follower.take({**PROGRESS, "n": 7, "cost": {"so_far": 41.2, "at_end": 96.1}})
+    assert follower.status.endswith(", 812 samples/s, 41.20 USD so far, about 96.10 at its end")
+    follower.take({**PROGRESS, "n": 8, "cost": {"so_far": 0.0123, "at_end": None}})
+    assert follower.status.endswith(", 812 samples/s, 0.0123 USD")
+    for malformed in (None, 3, {}, {"so_far": "x", "at_end": 1}, {"so_far": 1, "at_end": float("inf")}):
+        follower.take({**PROGRESS, "n": 9, "cost": malformed})
+        assert follower.status.endswith(", 812 samples/s")
 
 
 def test_the_last_lines_of_the_first_failure_are_printed_under_its_name() -> None:

@@ -503,6 +503,7 @@ LISTED = {
     "progress": {"epoch": 2, "loss": 0.5},
     "asked_by": "me@here",
     "asked_at": "2026-11-23T03:00:00Z",
+    "cost": {"so_far": 41.2, "at_end": 96.125},
 }
 
 
@@ -554,7 +555,7 @@ def test_the_whole_text() -> None:
         replacements=[status.Replacement("i-9", "2026-11-23 03:00", "an EC2 health check")],
     )
     joining = instance(4, Tags=[tag for tag in TAGS if tag["Key"] != "deeplearning:rank"])
-    waiting = {**LISTED, "run_id": "b", "progress": None}
+    waiting = {**LISTED, "run_id": "b", "progress": None, "cost": None}
     described = extended(replace(seen, answer={**answer, "runs": [LISTED, waiting]}), instance(3), joining)
     assert status.lines(described) == [
         "  Problem: The disk is full.",
@@ -572,9 +573,12 @@ def test_the_whole_text() -> None:
         "  deeplearning-worker3  i-00000003  10.0.0.3  g5.xlarge  detached  -         -       -     -",
         "  i-00000004                        10.0.0.4  g5.xlarge  detached  -         -       -     -",
         "",
-        "  run      state    framework    nodes  progress              asked at",
-        "  lenet-1  running  pytorch ddp  2      epoch 2, loss 0.5000  2026-11-23T03:00:00Z by me@here",
-        "  b        running  pytorch ddp  2      -                     2026-11-23T03:00:00Z by me@here",
+        "  run      state    framework    nodes  progress                                                        "
+        "asked at",
+        "  lenet-1  running  pytorch ddp  2      epoch 2, loss 0.5000, 41.20 USD so far, about 96.12 at its end  "
+        "2026-11-23T03:00:00Z by me@here",
+        "  b        running  pytorch ddp  2      -                                                               "
+        "2026-11-23T03:00:00Z by me@here",
         "",
     ]
 

@@ -1,0 +1,68 @@
+"""What the machines of a run have cost, at the prices in its request. Training code can write the files of its run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deeplearning.contract import run_cost
+from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import parse_time
+from deeplearning.runs.folder import Folder
+
+MALFORMED = (UserError, OSError, KeyError, TypeError, AttributeError, ValueError)
+"""What files in another form than ours cause. The cost is not known then."""
+
+
+def of_run(folder: Folder) -> dict[str, Any] | None:
+    """Return the cost of a run so far and at its end; None if it is not known."""
+    try:
+        state = folder.state()
+        attempts = (folder.result() or state).get("attempts", ())
+        return of_attempts(
+            folder.run(), earlier_attempts(folder), attempts, (state.get("progress") or {}).get("seconds_left")
+        )
+    except MALFORMED:
+        return None
+
+
+def earlier_attempts(folder: Folder) -> list[Any] | None:
+    """Return the attempts before a run was resumed; None if they cannot be read."""
+    results = (f"attempts/{number}/result.json" for number in range(folder.attempts()))
+    try:
+        return [
+            attempt
+            for name in results
+            if os.path.lexists(folder.file(name))
+            for attempt in (folder.read(name) or {})["attempts"]
+        ]
+    except MALFORMED:
+        return None
+
+
+def of_attempts(
+    run: Mapping[str, Any], earlier: Sequence[Any] | None, attempts: Sequence[Any], seconds_left: float | None
+) -> dict[str, Any] | None:
+    """Return the cost of a run with these attempts. The last one has no end while it trains."""
+    if earlier is None or not attempts:
+        return None
+    try:
+        amounts = [_amount(run.get("prices") or {}, attempt) for attempt in (*earlier, *attempts)]
+        known = [amount for amount in amounts if amount is not None]
+        if len(known) < len(amounts):
+            return None
+        at_end = None
+        if attempts[-1]["ended"] is None and seconds_left is not None:
+            hourly = run_cost.hourly(run["prices"], attempts[-1]["machines"]) or 0.0
+            at_end = sum(known) + hourly * seconds_left / 3600
+        return {"so_far": sum(known), "at_end": at_end}
+    except MALFORMED:
+        return None
+
+
+def _amount(prices: Mapping[str, float], attempt: Mapping[str, Any]) -> float | None:
+    hourly = run_cost.hourly(prices, attempt["machines"])
+    end = time.time() if attempt["ended"] is None else parse_time(attempt["ended"])
+    return None if hourly is None else hourly * max(0.0, end - parse_time(attempt["started"])) / 3600
