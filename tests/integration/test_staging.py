@@ -109,7 +109,7 @@ def test_the_archives_of_a_set_are_dealt_to_all_nodes(training_cluster: Cluster,
             archive.addfile(info, io.BytesIO(bytes(info.size)))
     done = stage(training_cluster, "dealt", tmp_path, stage_target="efs")
     assert done.code == 0, done.output[-6000:]
-    progress = re.findall(r"^  (\S+): \d+ of 3 MiB(?:, \S+ left)?$", done.output, re.MULTILINE)
+    progress = re.findall(r"^  (\S+): \d+ of 3 MiB(?:, \d+ MiB/s, \S+ left)?$", done.output, re.MULTILINE)
     assert {MASTER, "deeplearning-worker2", "deeplearning-worker3"} == set(progress), done.output[-6000:]
     assert training_cluster.says("deeplearning-worker3", "ls /efs/data/dealt | wc -l") == "3"
 

@@ -3,6 +3,7 @@ scripts with awkward arguments, what fails, what is stopped, and what is refused
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cluster, Played, wait_for
+from tests.integration.machines import Cluster, Played, command, wait_for
 from tests.integration.runs import PLAIN_SCRIPT, repository
 
 MASTER = "deeplearning-master"
@@ -242,6 +243,47 @@ def test_all_trainers_take_the_same_options_and_leave_a_model_for_the_framework_
     python = f"cd {folder}/model && /opt/deeplearning/env/{framework}/bin/python -"
     loaded = cluster.ssh(MASTER, python, input=LOADS[framework])
     assert loaded.stdout.endswith("(2, 10)\n"), loaded
+
+
+def test_the_files_of_a_run_come_to_this_machine_and_resume_after_an_interruption(
+    cluster: Cluster, trained: Callable[[str], str], tmp_path: Path
+) -> None:
+    run, to, large = "pytorch-options", tmp_path / "got", 512 << 20
+    folder, get = f"/efs/runs/{cluster.name}/{run}", {"run_id": run, "to": str(to)}
+    ended = " ".join(trained(run).split())
+    assert f"its model on the nodes: {folder}/model" in ended
+    assert f"ansible-playbook deeplearning.aws.get -e run_id={run}" in ended
+    cluster.says(MASTER, f"truncate -s {large} {folder}/model/large")
+    try:
+        preview = cluster.play("playbooks/get.yml", "--check", **get)
+        assert preview.code == 0 and "512.0 MiB model/large" in message(preview), preview.output[-3000:]
+        assert not to.exists()
+        part = to / ".partial/model/model/large"
+        with cluster.playing("playbooks/get.yml", **get):
+            wait_for(lambda: part.exists() and part.stat().st_size > 1 << 20, 60, "the file begins to arrive")
+        sending = ("pgrep", "-f", f"[r]un send {run}")
+        wait_for(lambda: command(*sending).returncode == 1, 30, "the interrupted transfer has ended")
+        assert 1 << 20 < part.stat().st_size < large
+        got = cluster.play("playbooks/get.yml", **get)
+        assert got.code == 0 and "All were compared by SHA-256." in message(got), got.output[-3000:]
+        sums = cluster.says(MASTER, f"cd {folder} && find model -type f -exec sha256sum {{}} +")
+        assert digests(to) == {name: digest for digest, name in (line.split() for line in sums.splitlines())}
+        again = cluster.play("playbooks/get.yml", **get)
+        assert again.code == 0 and again.changed == 0 and "had been there" in message(again), again.output[-3000:]
+    finally:
+        cluster.says(MASTER, f"rm {folder}/model/large")
+    checkpoints = cluster.play("playbooks/get.yml", run_id=run, what="checkpoints", to=str(tmp_path / "checkpoints"))
+    assert checkpoints.code == 0, checkpoints.output[-3000:]
+    saved = cluster.says(MASTER, f"cd {folder} && ls -d checkpoints/*").splitlines()
+    assert set(digests(tmp_path / "checkpoints")) == set(saved)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 ACTING = [

@@ -61,13 +61,14 @@ class ProgressDisplay:
             self._print(f"  {text}")
 
     def transfer(self, what: str, done: int, total: int) -> None:
-        """Show how much of a transfer is complete, and the time left at its speed so far."""
+        """Show how much of a transfer is complete, its speed so far, and the time left at that."""
         now, left = self._now(), ""
         if what != self._transfer[0] or done < self._transfer[2]:
             self._transfer = (what, now, done)
         _what, since, before = self._transfer
         if done > before and now - since >= LINE_SECONDS:
-            left = f", {clock((total - done) * (now - since) / (done - before))} left"
+            speed = (done - before) / (now - since)
+            left = f", {speed / 2**20:.0f} MiB/s, {clock((total - done) / speed)} left"
         text = f"{what}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB{left}"
         self.update(text, done / total if total else None)
 

@@ -46,6 +46,7 @@ FILES_HERE: dict[str, tuple[str, ...]] = {
     "discover_members": ("folder",),
     "cluster_info": ("file",),
     "stage_dataset": ("folder", "source_dir"),
+    "fetch_results": ("folder", "to"),
 }
 """What our own actions choose files and folders of this machine by."""
 KEYWORDS = (
@@ -81,6 +82,8 @@ ALLOWED = {
     # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
     ("playbooks/tasks/host_keys.yml", "{{ deeplearning_folder }}"),
     ("playbooks/tasks/runs/report.yml", "{{ deeplearning_folder }}/reports/{{ __cluster['name'] }}"),
+    ("playbooks/get.yml", "{{ deeplearning_folder }}/get/{{ __cluster['name'] }}"),
+    ("playbooks/get.yml", "{{ __options['to'] }}"),
     ("playbooks/health.yml", "{{ __file }}"),
     ("playbooks/stage.yml", "{{ checked['options']['stage_folder'] or deeplearning_folder ~ '/stage' }}"),
     ("playbooks/stage.yml", "{{ checked['options']['source_dir'] }}"),

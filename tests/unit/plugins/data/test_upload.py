@@ -669,7 +669,7 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
         node_command.show(lines[:3], "node", ["unpack", "share"], ProgressDisplay(show, False, 80))
 
 
-def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
+def test_a_transfer_shows_its_speed_and_the_time_left() -> None:
     output: list[str] = []
     times = [0.0]
     display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: times[0])
@@ -678,8 +678,8 @@ def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
         display.transfer(what, mebibytes << 20, 160 << 20)
     assert output == [
         "  node: 40 of 160 MiB",
-        "  node: 50 of 160 MiB, 1:50 left",
-        "  node: 70 of 160 MiB, 1:30 left",
+        "  node: 50 of 160 MiB, 1 MiB/s, 1:50 left",
+        "  node: 70 of 160 MiB, 1 MiB/s, 1:30 left",
     ]
 
 
