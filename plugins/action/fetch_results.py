@@ -18,8 +18,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
     LocalFolder,
+    ResultTarget,
     S3Folder,
-    Target,
+    Transfer,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import RunFile
 
@@ -38,8 +39,8 @@ class ActionModule(Action):
             raise UserError(_nothing(run_id, what, listing))
         folder = Path(options["folder"], run_id)
         try:
-            target = _target(options, display)
-            fetch = results.Fetch(way, run_id, what, target, display)
+            target = _target(options, display.transfer)
+            fetch = results.Fetch(way, run_id, what, target, display.transfer)
             if self.check_mode:
                 missing = fetch.missing(listing.files)
                 display.close()
@@ -56,15 +57,15 @@ class ActionModule(Action):
         return {"changed": bool(fetch.received), "place": target.place, "warnings": _warnings(fetch, listing)}
 
 
-def _target(options: Mapping[str, Any], display: ProgressDisplay) -> Target:
+def _target(options: Mapping[str, Any], transfer: Transfer) -> ResultTarget:
     run_id, what, to = options["run_id"], options["what"], options["to"]
     if not to.startswith(S3):
-        return LocalFolder(Path(to or run_id).expanduser().absolute(), what, display)
+        return LocalFolder(Path(to or run_id).expanduser().absolute(), what, transfer)
     name, _slash, prefix = to.removeprefix(S3).strip("/").partition("/")
     aws = Aws.from_options(options)
     region = Bucket(aws, name, prefix).find_region()
     partial = Path(options["folder"], run_id, what).absolute()
-    return S3Folder(Bucket(aws.in_region(region), name, prefix or run_id), partial, display)
+    return S3Folder(Bucket(aws.in_region(region), name, prefix or run_id), partial, transfer)
 
 
 def _nothing(run_id: str, what: str, listing: results.Listing) -> str:
@@ -89,19 +90,20 @@ def _preview(missing: list[RunFile], listing: results.Listing, place: str) -> li
     lines = [f"  {results.size(file.size):>10}  {file.name}" for file in missing[:MOST_SHOWN]]
     more = len(missing) - MOST_SHOWN
     total = results.size(sum(file.size for file in missing))
-    there = f"; {results.count(len(listing.files) - len(missing))} there already" * (len(missing) < len(listing.files))
+    present = len(listing.files) - len(missing)
+    already = f"; {results.count(present)} there already" if present else ""
     return [
         *lines,
         *([f"  and {more} more"] if more > 0 else []),
-        f"To get: {results.count(len(missing))}, {total}, to {place}{there}",
+        f"To get: {results.count(len(missing))}, {total}, to {place}{already}",
     ]
 
 
 def _summary(fetch: results.Fetch, place: str) -> str:
     total = results.size(sum(file.size for file in (*fetch.received, *fetch.were_there)))
     number = results.count(len(fetch.received) + len(fetch.were_there))
-    there = f", of which {len(fetch.were_there)} had been there" if fetch.were_there else ""
-    return f"{number} of {fetch.run_id}, {total}, in {place}{there}. All were compared by SHA-256."
+    already = f", of which {len(fetch.were_there)} had been there" if fetch.were_there else ""
+    return f"{number} of {fetch.run_id}, {total}, in {place}{already}. All were compared by SHA-256."
 
 
 def _warnings(fetch: results.Fetch, listing: results.Listing) -> list[str]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,11 +23,11 @@ PARTIAL = ".partial"
 """A folder for files that have not arrived completely. No file of a run is in one of that name."""
 
 
-class Display(Protocol):
-    def transfer(self, what: str, done: int, total: int) -> None: ...
+Transfer = Callable[[str, int, int], None]
+"""Called with what is transferred, the bytes that are done, and all of them."""
 
 
-class Target(Protocol):
+class ResultTarget(Protocol):
     @property
     def place(self) -> str: ...
 
@@ -74,7 +74,7 @@ def create_folders(root: Path, name: str) -> Path:
 class LocalFolder:
     root: Path
     what: str
-    display: Display
+    transfer: Transfer
 
     @property
     def place(self) -> str:
@@ -90,7 +90,7 @@ class LocalFolder:
             return ""
         size = path.stat().st_size
         if size == file.size:
-            return digest(path, lambda position: self.display.transfer(f"checking {file.name}", position, size))
+            return digest(path, lambda position: self.transfer(f"checking {file.name}", position, size))
         if size < file.size and run_files.KINDS[self.what].grows:
             return ""
         raise self._conflict(path)
@@ -135,7 +135,7 @@ class S3Folder:
 
     bucket: Bucket
     partial: Path
-    display: Display
+    transfer: Transfer
 
     @property
     def place(self) -> str:
@@ -162,7 +162,7 @@ class S3Folder:
         def add(count: int) -> None:
             nonlocal done
             done += count
-            self.display.transfer(f"sending {file.name}", done, file.size)
+            self.transfer(f"sending {file.name}", done, file.size)
 
         self.bucket.send(part, file.name, sha256, add)
         part.unlink()

@@ -11,19 +11,19 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ACTIVE_STATES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
-    Target,
+    ResultTarget,
+    Transfer,
     conflict,
     create_folders,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import (
-    Request,
+    FileRequest,
     RunFile,
     Sent,
     digest,
@@ -34,12 +34,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import 
 ROUNDS = 3
 """How often files are listed and received, as they may change meanwhile."""
 MOST_NAMED = 5
-
-
-class Display(Protocol):
-    def transfer(self, what: str, done: int, total: int) -> None: ...
-
-    def message(self, line: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,8 @@ class Fetch:
     way: node_program.Way
     run_id: str
     what: str
-    target: Target
-    display: Display
+    target: ResultTarget
+    transfer: Transfer
     were_there: list[RunFile] = field(default_factory=list)
     received: list[RunFile] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -119,14 +113,14 @@ class Fetch:
         present = [file for file, sha256 in existing.items() if sha256]
         missing = [file for file, sha256 in existing.items() if not sha256]
         problems = {}
-        for request, sent in self._receive([Request(file) for file in present]):
+        for request, sent in self._receive([FileRequest(file) for file in present]):
             if sent.problem:
                 problems[request.file.name] = sent.problem
             elif sent.sha256 != existing[request.file]:
                 raise conflict(f"{self.target.place}/{request.file.name}", f"{self.target.place}-new")
             else:
                 self.were_there.append(request.file)
-        requests = [Request(file, self._part(file)) for file in missing]
+        requests = [FileRequest(file, self._part(file)) for file in missing]
         if requests:
             self.target.require_room(request.file.size - request.start for request in requests)
         for request, sent in self._receive(requests):
@@ -141,7 +135,7 @@ class Fetch:
             part.unlink()
         return part
 
-    def _receive(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Sent]]:
+    def _receive(self, requests: Sequence[FileRequest]) -> Iterator[tuple[FileRequest, Sent]]:
         if not requests:
             return
         try:
@@ -149,7 +143,7 @@ class Fetch:
         except node_program.ConnectionLost as lost:
             raise UserError(f"{lost} Run the same command again: it resumes there.") from None
 
-    def _problem(self, request: Request, sent: Sent) -> str:
+    def _problem(self, request: FileRequest, sent: Sent) -> str:
         """Store a file that has arrived. Return why it cannot be; empty if it was."""
         if request.part is None or sent.problem:
             return sent.problem
@@ -167,7 +161,7 @@ class Fetch:
     def _show(self, name: str, position: int) -> None:
         self._done += position - self._positions.get(name, 0)
         self._positions[name] = position
-        self.display.transfer(self.run_id, self._done, self._total)
+        self.transfer(self.run_id, self._done, self._total)
 
 
 def write_error(error: OSError, folder: Path) -> UserError:

@@ -39,7 +39,7 @@ class RunFile:
 
 
 @dataclass(frozen=True)
-class Request:
+class FileRequest:
     file: RunFile
     part: Path | None = None
     """The file to write, which may hold a beginning already. None: all of it is here, and is only compared."""
@@ -63,9 +63,9 @@ class Sent:
 
 
 def receive(
-    way: node_program.Way, run_id: str, requests: Sequence[Request], show: Show
-) -> Iterator[tuple[Request, Sent]]:
-    """Request files. Yield each with its end, in their order."""
+    way: node_program.Way, run_id: str, requests: Sequence[FileRequest], show: Show
+) -> Iterator[tuple[FileRequest, Sent]]:
+    """FileRequest files. Yield each with its end, in their order."""
     asked = [{**asdict(request.file), "start": request.start} for request in requests]
     lines = sum(file["size"] // run_files.CHUNK + LINES for file in asked)
     most = sum(file["size"] - file["start"] for file in asked) + lines * run_files.LONGEST_LINE
@@ -83,7 +83,7 @@ def receive(
                 yield request, sent
 
 
-def _receive_one(reader: _Reader, request: Request, start: int, show: Show) -> Sent:
+def _receive_one(reader: _Reader, request: FileRequest, start: int, show: Show) -> Sent:
     if request.part is None:
         return _read_end(reader, request, start, None, show)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -91,7 +91,7 @@ def _receive_one(reader: _Reader, request: Request, start: int, show: Show) -> S
         return _read_end(reader, request, start, opened, show)
 
 
-def _read_end(reader: _Reader, request: Request, start: int, part: IO[bytes] | None, show: Show) -> Sent:
+def _read_end(reader: _Reader, request: FileRequest, start: int, part: IO[bytes] | None, show: Show) -> Sent:
     """Read the chunks of a file and write them to its part. Return its end."""
     position = start
     while "bytes" in (record := run_files.parse_line(reader.line())):

@@ -147,8 +147,8 @@ def test_a_file_that_cannot_be_read_does_not_end_the_others(run: Folder) -> None
     write(run, "model/a", "model/b")
     os.symlink("a", run.file("model/link"))
     os.symlink(run.file("model"), run.file("tensorboard/folder"))
-    wanted = [request(name, 3) for name in ("model/gone", "model/link", "tensorboard/folder/a", "model/b")]
-    sent = send(run, *wanted[:3], request("model/a", 6), wanted[3])
+    requests = [request(name, 3) for name in ("model/gone", "model/link", "tensorboard/folder/a", "model/b")]
+    sent = send(run, *requests[:3], request("model/a", 6), requests[3])
     assert [record["problem"] for record in sent if isinstance(record, dict) and "problem" in record] == [
         "No such file or directory",
         "it is no file any more",

@@ -669,7 +669,7 @@ def test_how_far_a_node_is_is_shown_as_it_comes() -> None:
         node_command.show(lines[:3], "node", ["unpack", "share"], ProgressDisplay(show, False, 80))
 
 
-def test_a_transfer_shows_its_speed_and_the_time_left() -> None:
+def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
     output: list[str] = []
     times = [0.0]
     display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: times[0])

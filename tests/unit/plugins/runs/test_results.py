@@ -43,7 +43,9 @@ class Display:
         self.shown.append((what, done, total))
         self.on_transfer()
 
-    def message(self, line: str) -> None: ...
+
+def ignore(what: str, done: int, total: int) -> None:
+    """Show nothing."""
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
@@ -52,7 +54,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 def fetch(to: Path, what: str = "model", display: Display | None = None) -> results.Fetch:
     display, way = display or Display(), Way("deeplearning-master")
-    made = results.Fetch(way, "r1", what, LocalFolder(to, what, display), display)
+    made = results.Fetch(way, "r1", what, LocalFolder(to, what, display.transfer), display.transfer)
     made.run(results.list_files(way, "r1", what))
     return made
 
@@ -138,7 +140,7 @@ def test_no_link_is_followed_on_the_master(run: Path, tmp_path: Path) -> None:
     shutil.rmtree(run / "model")
     (run / "model").symlink_to(tmp_path / "secret")
     stolen = results.RunFile("model/key", 6, 0)
-    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", Display()), Display())
+    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     made.run(results.Listing("finished", [stolen], []))
     assert made.gone == ["model/key"] and content_of(tmp_path / "here") == {}
 
@@ -250,7 +252,7 @@ def test_a_list_that_is_malformed_is_refused(program: Path, tmp_path: Path, file
 def test_what_is_malformed_is_no_file(program: Path, tmp_path: Path, sent: bytes) -> None:
     (tmp_path / "answer").write_bytes(sent)
     install(program, f"#!/bin/sh\ncat {tmp_path}/answer\n")
-    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", Display()), Display())
+    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="answered `deeplearning run send` with something unexpected"):
         made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], []))
     assert not (tmp_path / "here/model").exists()
@@ -258,7 +260,7 @@ def test_what_is_malformed_is_no_file(program: Path, tmp_path: Path, sent: bytes
 
 def test_more_than_was_asked_for_is_not_read(program: Path, tmp_path: Path) -> None:
     install(program, """#!/bin/sh\nexec yes '{"at": 0, "bytes": 0}'\n""")
-    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", Display()), Display())
+    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="sends far more than is expected"):
         made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], []))
 
@@ -276,15 +278,15 @@ def test_a_checksum_that_differs_is_noticed(program: Path, tmp_path: Path) -> No
 def test_a_lost_connection_says_how_it_resumes(program: Path, tmp_path: Path) -> None:
     (tmp_path / "answer").write_bytes(GOOD)
     install(program, f"#!/bin/sh\ncat {tmp_path}/answer; echo gone >&2; exit 255\n")
-    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", Display()), Display())
+    made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="^The connection to n was lost: gone Run the same command again"):
         made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], []))
     assert content_of(tmp_path / "here") == {".partial/model/model/a": b"abc"}
 
 
 def action(tmp_path: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    given = {"region": "us-east-1", "run_id": "r1", "to": str(tmp_path / "here"), "folder": str(tmp_path / "get")}
-    return run_action("fetch_results", check=check, **{**given, **arguments})
+    options = {"region": "us-east-1", "run_id": "r1", "to": str(tmp_path / "here"), "folder": str(tmp_path / "get")}
+    return run_action("fetch_results", check=check, **{**options, **arguments})
 
 
 def test_check_mode_lists_and_gets_nothing(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
