@@ -87,6 +87,10 @@ def test_a_run_is_shown_with_its_processes(master: Master) -> None:
         "deeplearning-worker1  worker  0     -     running  -",
         "deeplearning-worker2  worker  1     4711  exited   0",
     ]
+    folder.write("run.json", {**folder.run(), "prices": {"g5.xlarge": 41.2}})
+    hour = {"started": "2026-11-23T03:00:00Z", "ended": "2026-11-23T04:00:00Z", "machines": {"g5.xlarge": 1}}
+    folder.write("state.json", {**folder.state(), "attempts": [hour]})
+    assert master.call("show", "r1")[1].splitlines()[4] == "41.20 USD"
     shown = master.answer("show", "r1", "--json")
     assert shown["run"]["run_id"] == "r1" and shown["run"]["schema"] == shown["schema"] == 1
     del shown["run"]

@@ -12,13 +12,13 @@ from typing import Any
 
 from deeplearning import safe_files
 from deeplearning.config import Config
-from deeplearning.contract import run_stall
+from deeplearning.contract import run_cost, run_stall
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import STATES
 from deeplearning.contract.run_stall import STALLED
 from deeplearning.contract.schema import format_time
 from deeplearning.contract.tables import text_table
-from deeplearning.runs import units
+from deeplearning.runs import costs, units
 from deeplearning.runs.folder import Folder, find_run
 
 POLL_SECONDS = 0.5
@@ -110,6 +110,8 @@ def detail_text(folder: Folder) -> str:
     if details["progress"]:
         known = {key: value for key, value in details["progress"].items() if value is not None}
         lines.append(", ".join(f"{key} {value:.6g}" for key, value in known.items()))
+    if cost := costs.of_run(folder):
+        lines.append(run_cost.in_all(cost))
     if result:
         lines.append(result["sentence"])
     return "\n".join([*lines, "", *text_table(rows)])

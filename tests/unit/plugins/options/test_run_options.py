@@ -147,10 +147,20 @@ def test_all_problems_are_reported_at_once() -> None:
     assert len(problems(framework="tf", nodes=-1, dataset="?", max_restarts="some")) == 4
 
 
-@pytest.mark.parametrize("playbook", ["stop", "follow", "evaluate"])
+@pytest.mark.parametrize("playbook", ["stop", "follow", "evaluate", "get"])
 def test_which_run_is_asked_for(playbook: str) -> None:
     assert problems(playbook) == ["run_id is not given: say which run. Example: -e run_id=lenet-1"]
     assert problems(playbook, run_id="lenet-1") == []
+
+
+def test_files_of_a_run_go_to_a_folder_of_this_machine_or_to_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    targets = ("~/a", "/a b", "s3://bucket/a/", "")
+    read = {to: run_rules.check("get", {"run_id": "a", "to": to}).values["to"] for to in targets}
+    assert read == {"~/a": "/home/anna/a", "/a b": "/a b", "s3://bucket/a/": "s3://bucket/a", "": ""}
+    assert run_rules.check("get", {"run_id": "a"}).values["what"] == "model"
+    assert problems("get", run_id="a", what="code", to="s3://")[0].startswith("what is code: give model, checkpoints, ")
+    assert len(problems("get", run_id="a", what="code", to="s3://B*")) == 2
 
 
 def test_only_some_take_all() -> None:
