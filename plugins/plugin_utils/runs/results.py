@@ -141,7 +141,7 @@ class Fetch:
         try:
             yield from receive(self.way, self.run_id, requests, self._show)
         except node_program.ConnectionLost as lost:
-            raise UserError(f"{lost} Run the same command again: it resumes there.") from None
+            raise UserError(f"{str(lost).rstrip('.')}. Run the same command again: it resumes there.") from None
 
     def _problem(self, request: FileRequest, sent: Sent) -> str:
         """Store a file that has arrived. Return why it cannot be; empty if it was."""

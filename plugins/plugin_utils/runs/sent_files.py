@@ -65,7 +65,7 @@ class Sent:
 def receive(
     way: node_program.Way, run_id: str, requests: Sequence[FileRequest], show: Show
 ) -> Iterator[tuple[FileRequest, Sent]]:
-    """FileRequest files. Yield each with its end, in their order."""
+    """Request files. Yield each with its end, in their order."""
     asked = [{**asdict(request.file), "start": request.start} for request in requests]
     lines = sum(file["size"] // run_files.CHUNK + LINES for file in asked)
     most = sum(file["size"] - file["start"] for file in asked) + lines * run_files.LONGEST_LINE

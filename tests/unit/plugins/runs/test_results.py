@@ -279,7 +279,7 @@ def test_a_lost_connection_says_how_it_resumes(program: Path, tmp_path: Path) ->
     (tmp_path / "answer").write_bytes(GOOD)
     install(program, f"#!/bin/sh\ncat {tmp_path}/answer; echo gone >&2; exit 255\n")
     made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
-    with pytest.raises(UserError, match="^The connection to n was lost: gone Run the same command again"):
+    with pytest.raises(UserError, match="^The connection to n was lost: gone. Run the same command again"):
         made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], []))
     assert content_of(tmp_path / "here") == {".partial/model/model/a": b"abc"}
 
