@@ -11,12 +11,16 @@ version_added: 1.0.0
 author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
-  - Prints a line for each play and for each change, and messages of M(ansible.builtin.debug) as they are.
+  - Prints a line for each role that has changed something, with the number of changes and the time that the role took,
+    a line for each other change, and messages of M(ansible.builtin.debug) as they are. A play has a line if anything is
+    printed below it.
   - Of a failure it prints the sentence, and at most five lines more, the last of which names the task. Lists of
     problems are whole. Hosts with the same failure have it printed once. A failure that is rescued is not printed, as
     the rescue reports it.
   - Tasks that change nothing, skipped hosts and included files are not printed. A task whose name tells that it takes
     minutes is printed when it starts.
+  - The recap is printed if something has failed. Otherwise a playbook that took longer ends with its time.
+  - Lines are written as things happen, into a file or a pipe as well.
   - With C(-v) it prints all that P(ansible.builtin.default#callback) prints.
 extends_documentation_fragment:
   - default_callback
@@ -25,6 +29,11 @@ requirements:
   - Enable it in ansible.cfg, C(stdout_callback = deeplearning.aws.short), as this collection's own does.
 """
 
+import io
+import os
+import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +42,33 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import failure_text, is_rescued
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.run_events import clock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 LONGEST_LABEL = 100
 """An item of a loop may be a whole record."""
 MOST_HOSTS = 5
 """Names in the line below a failure."""
+LONG_SECONDS = 10.0
+"""A change or a playbook that takes longer is printed with its time."""
+COLLECTION = "deeplearning.aws."
+OPERATOR = "localhost"
+ROLES: Mapping[str, str] = {
+    "agent_forwarding": "logins",
+    "bucket": "bucket",
+    "cluster_env": "node program",
+    "efs_mount": "mount",
+    "emr_cluster": "EMR cluster",
+    "framework": "environment",
+    "iam": "IAM roles",
+    "machines": "machines",
+    "monitoring": "monitoring",
+    "network": "network",
+    "storage": "file system",
+    "tensorpack": "tensorpack",
+}
+"""What the collection's roles create or change, for people. The tasks of a role that is not among them, such as
+training_run, have a line each."""
 
 
 @dataclass
@@ -48,6 +78,22 @@ class FailedTask:
     title: str = ""
     texts: set[str] = field(default_factory=set)
     hosts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RoleChanges:
+    """What a role has changed since it began."""
+
+    subject: str = ""
+    """empty: no role that has a line of its own"""
+    began: float = 0.0
+    count: int = 0
+    hosts: set[str] = field(default_factory=set)
+
+    def line(self, verb: str) -> str:
+        nodes = self.hosts - {OPERATOR}
+        where = f" on {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}" if nodes else ""
+        return f"  {self.subject:<12} {f'{self.count} {verb}{where}':<24} {clock(time.monotonic() - self.began)}"
 
 
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
@@ -60,6 +106,31 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._announced: set[str] = set()
         self._failure = FailedTask()
         self._play_line = ""
+        self._role = RoleChanges()
+        self._is_new = False
+        self._check_mode = False
+        self._began = self._task_began = time.monotonic()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Into a file or a pipe Python writes when a buffer is full.
+            sys.stdout.reconfigure(line_buffering=True)
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        super().v2_playbook_on_start(playbook)
+        display, operator, ends_blank = self._display.display, os.getpid(), False
+
+        # All that Ansible prints passes through this one method: warnings, and what actions print, in the operator's
+        # process at last.
+        def display_below_play(msg: str, *more: Any, **named: Any) -> None:
+            nonlocal ends_blank
+            if os.getpid() == operator:
+                line, self._play_line = self._play_line, ""
+                if line:
+                    display(line if ends_blank else f"\n{line}")
+                    msg = msg.lstrip("\n")
+                ends_blank = msg.endswith("\n")
+            display(msg, *more, **named)
+
+        self._display.display = display_below_play
 
     @property
     def _is_verbose(self) -> bool:
@@ -70,10 +141,11 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             super().v2_playbook_on_play_start(play)
         else:
             self._end_failure()
+            self._begin_role(RoleChanges())
             self._play = play
+            self._check_mode = bool(play.check_mode)
             marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
-            # Printed with the play's first task, as there may be no host for it.
-            self._play_line = f"\nPLAY [{play.get_name().strip()}]{marker}"
+            self._play_line = f"PLAY [{play.get_name().strip()}]{marker}"
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         if self._is_verbose:
@@ -89,15 +161,15 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         else:
             self._end_failure()
             self._last_task_name = task.get_name().strip()
+            self._task_began = time.monotonic()
+            subject = _subject(task)
+            if subject != self._role.subject:
+                self._begin_role(RoleChanges(subject, self._task_began))
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         if self._is_verbose:
             super().v2_runner_on_start(host, task)
-            return
-        if self._play_line:
-            self._display.display(self._play_line)
-            self._play_line = ""
-        if task.get_name().endswith("minutes)"):
+        elif task.get_name().endswith("minutes)"):
             self._announce("started", task)
 
     def v2_runner_retry(self, result: Any) -> None:
@@ -109,7 +181,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def _announce(self, state: str, task: Any) -> None:
         if task._uuid not in self._announced:
             self._announced.add(task._uuid)
-            self._display.display(f"{state}: {task.get_name().strip()}", color=C.COLOR_DEBUG)
+            self._display.display(f"{state}: {_title(task)}", color=C.COLOR_DEBUG)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         if self._is_verbose:
@@ -149,7 +221,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def _print_failure(self, result: Any, kind: str, prefix: str, color: str = C.COLOR_ERROR) -> None:
         """Print a failure of a host at once, unless another host has had the same; details of the first one only."""
         host = str(self.host_label(result))
-        text = failure_text(result.result, result.task.resolved_action or result.task.action)
+        text = failure_text(result.result, _action(result.task))
         # Messages begin with the name of their host, as ansible-core's own output needs it.
         text = prefix + text.removeprefix(f"{host}: ")
         if host not in self._failure.hosts:
@@ -158,6 +230,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             return
         shown = text.split("\n", 1)[0] if self._failure.texts else text
         self._failure.texts.add(text)
+        self._begin_role(RoleChanges(self._role.subject, self._role.began))
         self._print_error(f"{kind}: [{host}]: {shown}", color)
 
     def _end_failure(self) -> None:
@@ -172,14 +245,22 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_failure()
-        super().v2_playbook_on_stats(stats)
+        self._begin_role(RoleChanges())
+        self._play_line = ""
+        outcomes = [stats.summarize(host) for host in stats.processed]
+        if self._is_verbose or any(outcome["failures"] or outcome["unreachable"] for outcome in outcomes):
+            super().v2_playbook_on_stats(stats)
+        elif time.monotonic() - self._began >= LONG_SECONDS:
+            self._display.display(f"Finished in {clock(time.monotonic() - self._began)}.", color=C.COLOR_DEBUG)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if self._is_verbose:
             super().v2_runner_on_ok(result)
             return
         self._handle_warnings_and_exception(result)
-        message = result.result.get("msg")
+        message, plan = result.result.get("msg"), result.result.get("plan")
+        if isinstance(plan, dict) and _action(result.task) == f"{COLLECTION}plan":
+            self._is_new = plan.get("exists") is False
         if result.task.action in C._ACTION_DEBUG and isinstance(message, str):
             # All nodes may have the same message.
             if (result.task._uuid, message) not in self._messages:
@@ -196,6 +277,38 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._print_change(result, f" => (item={self._get_item_label(result.result)})")
 
     def _print_change(self, result: Any, item: str = "") -> None:
-        if result.result.get("changed"):
-            line = f"changed: [{self.host_label(result)}] {result.task.get_name().strip()}{item}"
+        """Print a change, or count it if the task is of a role that has one line for all."""
+        if not result.result.get("changed"):
+            return
+        host = str(self.host_label(result))
+        if self._role.subject:
+            self._role.count += 1
+            self._role.hosts.add(host)
+            return
+        seconds = time.monotonic() - self._task_began
+        where = "" if host == OPERATOR else f"[{host}] "
+        lasted = f"  {clock(seconds)}" if seconds >= LONG_SECONDS else ""
+        self._display.display(f"changed: {where}{_title(result.task)}{item}{lasted}", color=C.COLOR_CHANGED)
+
+    def _begin_role(self, role: RoleChanges) -> None:
+        """Print what the role before has changed."""
+        before, self._role = self._role, role
+        if before.count:
+            verb = "created" if self._is_new and before.hosts == {OPERATOR} else "changed"
+            line = before.line(f"would be {verb}" if self._check_mode else verb)
             self._display.display(line, color=C.COLOR_CHANGED)
+
+
+def _action(task: Any) -> str:
+    return str(task.resolved_action or task.action)
+
+
+def _subject(task: Any) -> str:
+    """Return what the task's role is about; empty if there is no line for the whole role."""
+    name = str(task._role.get_name()) if task._role else ""
+    return ROLES.get(name.removeprefix(COLLECTION), "") if name.startswith(COLLECTION) else ""
+
+
+def _title(task: Any) -> str:
+    """Return a task's name without its role and its file: `Create the VPC` of `network : vpc | Create the VPC`."""
+    return str(task.get_name()).rpartition(" : ")[2].rpartition(" | ")[2].strip()

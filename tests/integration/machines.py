@@ -59,7 +59,8 @@ class Played:
     @property
     def changed(self) -> int:
         """How many tasks have changed something, on all hosts together, by the recap."""
-        recap = self.output.rpartition("PLAY RECAP")[2]
+        _before, title, recap = self.output.rpartition("PLAY RECAP")
+        assert title, self.output[-2000:]
         return sum(int(line.split("changed=")[1].split()[0]) for line in recap.splitlines() if "changed=" in line)
 
 
@@ -171,6 +172,7 @@ class Cluster:
                 "AWS_CONFIG_FILE": os.devnull,
                 "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/integration/recap"),
                 "ANSIBLE_INVENTORY": str(ROOT / "inventory/aws.deeplearning.yml"),
                 "ANSIBLE_FORCE_COLOR": "0",
                 "NO_COLOR": "1",

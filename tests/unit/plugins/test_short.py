@@ -33,7 +33,8 @@ PLAYS: list[dict[str, Any]] = [
         ],
     },
     {"name": "Reach no host", "hosts": "empty", "tasks": [{"name": "Never", **CHANGED}]},
-    {"name": "Try", "hosts": "red", "check_mode": True, "tasks": [{"name": "Look", **UNCHANGED}]},
+    {"name": "Change nothing", "hosts": "red", "tasks": [{"name": "Look", **UNCHANGED}]},
+    {"name": "Try", "hosts": "red", "check_mode": True, "tasks": [{"name": "Create", **CHANGED}]},
     {
         "name": "Fail",
         "hosts": "red",
@@ -82,10 +83,10 @@ def test_changes_messages_and_long_tasks_are_a_line_each(plays: dict[str, str]) 
         "started: Install (some minutes)",
         "waiting: Wait",
     ]
-    assert plays["RECAP"].count("changed=2") == 1
+    assert plays["RECAP"].count("changed=3") == 1
 
 
-def test_a_play_without_hosts_is_not_printed_and_check_mode_is_marked(plays: dict[str, str]) -> None:
+def test_a_play_without_a_line_is_not_printed_and_check_mode_is_marked(plays: dict[str, str]) -> None:
     assert list(plays) == ["[Create things]", "[Try] [CHECK MODE]", "[Fail]", "RECAP"]
 
 

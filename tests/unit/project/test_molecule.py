@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,12 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
+# Molecule sets variables for Ansible where it is imported.
+JUDGE = """
+import sys
+from molecule.command.idempotence import Idempotence
+print(Idempotence._is_idempotent(None, sys.stdin.read()))
+"""
 BASE = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text())
 
 
@@ -45,6 +52,27 @@ def test_a_scenario_has_the_playbooks_of_its_sequence(scenario: Path) -> None:
         action = same.get(action, action)
         assert (scenario / (argument or playbooks.get(action, f"{action}.yml"))).is_file(), step
         assert (scenario / playbooks.get(action, f"{action}.yml")).is_file(), step
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_scenario_that_changes_something_fails_its_idempotence(tmp_path: Path, changed: bool) -> None:
+    """Molecule reads the recap, which the collection's own callback leaves out."""
+    tasks = [{"name": "Do", "ansible.builtin.assert": {"that": True}, "changed_when": changed}]
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    own = {
+        name: str(value).replace("${MOLECULE_PROJECT_DIRECTORY}", str(ROOT))
+        for name, value in BASE["ansible"]["env"].items()
+        if name.startswith("ANSIBLE_")
+    }
+    output = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "localhost,", tmp_path / "play.yml"],
+        env=os.environ | own | {"ANSIBLE_INVENTORY_ENABLED": "host_list"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    judged = subprocess.run([sys.executable, "-c", JUDGE], input=output, capture_output=True, text=True, check=True)
+    assert judged.stdout == f"{not changed}\n", output
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +15,8 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible.plugins.loader import callback_loader
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 class Screen:
@@ -31,15 +37,23 @@ def screen() -> Screen:
 
 
 @pytest.fixture
-def short(screen: Screen) -> Any:
+def short(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> Any:
     callback = callback_loader.get("deeplearning.aws.short")
     callback.set_options()
     callback._display = screen
+    monkeypatch.setattr(DefaultCallback, "v2_playbook_on_start", lambda _self, _playbook: None)
+    callback.v2_playbook_on_start(None)
     return callback
 
 
 def task(name: str = "Create", action: str = "ansible.builtin.command", **fields: Any) -> Any:
-    return SimpleNamespace(get_name=lambda: name, _uuid=name, action=action, loop=None, **fields)
+    fields = {"loop": None, "_role": None, "resolved_action": action} | fields
+    return SimpleNamespace(get_name=lambda: name, _uuid=name, action=action, **fields)
+
+
+def of_role(role: str, name: str = "Create", **fields: Any) -> Any:
+    name_of = SimpleNamespace(get_name=lambda: f"deeplearning.aws.{role}")
+    return task(f"deeplearning.aws.{role} : part | {name}", _role=name_of, **fields)
 
 
 def result(of: Any, host: str = "red", **fields: Any) -> Any:
@@ -52,29 +66,186 @@ def label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallbackBase, "_handle_warnings_and_exception", lambda _self, _result: None)
 
 
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch, short: Any) -> list[float]:
+    """Set what the clock reads: the last item."""
+    seconds = [short._began]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[-1])
+    return seconds
+
+
+def play(name: str = "P", check_mode: bool = False) -> Any:
+    return SimpleNamespace(check_mode=check_mode, get_name=lambda: f" {name} ")
+
+
+class Stats:
+    processed = ("red",)
+
+    def __init__(self, failures: int = 0, unreachable: int = 0) -> None:
+        self._outcome = {"failures": failures, "unreachable": unreachable}
+
+    def summarize(self, _host: str) -> dict[str, int]:
+        return self._outcome
+
+
 @pytest.mark.parametrize(
     ("check", "markers", "line"),
     [(True, True, "\nPLAY [P] [CHECK MODE]"), (True, False, "\nPLAY [P]"), (False, True, "\nPLAY [P]")],
 )
-def test_a_play_is_printed_with_its_first_task(
+def test_a_play_is_printed_with_the_first_line_below_it(
     short: Any, screen: Screen, check: bool, markers: bool, line: str
 ) -> None:
     short.set_option("check_mode_markers", markers)
-    short.v2_playbook_on_play_start(SimpleNamespace(check_mode=check, get_name=lambda: " P "))
+    short.v2_playbook_on_play_start(play(check_mode=check))
+    short.v2_runner_on_start(None, task())
     assert screen.lines == []
-    for _host in range(2):
-        short.v2_runner_on_start(None, task())
-    assert screen.lines == [line]
+    for message in ("\nWhat an action prints\n", "more"):
+        screen.display(message)
+    assert screen.lines == [line, "What an action prints\n", "more"]
+
+
+def test_two_plays_have_one_empty_line_between_them_and_one_without_a_line_has_none(short: Any, screen: Screen) -> None:
+    for name, message in (("One", "1"), ("Empty", ""), ("Two", "2\n"), ("Three", "3"), ("Last", "")):
+        short.v2_playbook_on_play_start(play(name))
+        if message:
+            screen.display(message)
+    short.v2_playbook_on_stats(Stats())
+    assert screen.lines == ["\nPLAY [One]", "1", "\nPLAY [Two]", "2\n", "PLAY [Three]", "3"]
+
+
+def test_a_worker_leaves_the_line_of_the_play_to_the_operators_process(
+    short: Any, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short.v2_playbook_on_play_start(play())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        screen.display("from a worker")
+    screen.display("passed on")
+    assert screen.lines == ["from a worker", "\nPLAY [P]", "passed on"]
 
 
 def test_a_task_that_takes_minutes_or_waits_is_announced_once(short: Any, screen: Screen) -> None:
-    long, waiting = task("Install (some minutes)"), task(" Wait ")
+    long, waiting = of_role("framework", "Install (some minutes)"), task(" Wait ")
     for _host in range(2):
         short.v2_runner_on_start(None, long)
         short.v2_runner_on_start(None, waiting)
         short.v2_runner_retry(result(waiting))
     assert screen.lines == ["started: Install (some minutes)", "waiting: Wait"]
     assert screen.colors == [constants.COLOR_DEBUG] * 2
+
+
+def test_a_role_has_one_line_with_its_changes_and_its_time(short: Any, screen: Screen, times: list[float]) -> None:
+    def change(of: Any, *hosts: str) -> None:
+        short._task_start(of)
+        times.append(times[-1] + 4)
+        for host in hosts:
+            short.v2_runner_on_ok(result(of, host, changed=True))
+
+    change(of_role("network"), "localhost")
+    change(of_role("network", "Create another"), "localhost")
+    assert screen.lines == []
+    # One that changes nothing has no line.
+    change(of_role("storage"))
+    change(of_role("mount_nothing"), "localhost")
+    assert screen.lines == ["  network      2 changed                0:08", "changed: Create"]
+    short.v2_playbook_on_play_start(play("Q"))
+    change(of_role("framework"), "red", "blue")
+    short.v2_playbook_on_stats(Stats())
+    assert screen.lines[2:] == [
+        "\nPLAY [Q]",
+        "  environment  2 changed on 2 nodes     0:04",
+        f"Finished in 0:{times[-1] - times[0]:02.0f}.",
+    ]
+    assert set(screen.colors[:2]) == {constants.COLOR_CHANGED}
+
+
+@pytest.mark.parametrize(
+    ("action", "exists", "check", "words"),
+    [
+        ("deeplearning.aws.plan", False, False, "1 created "),
+        ("deeplearning.aws.plan", False, True, "1 would be created "),
+        ("deeplearning.aws.plan", True, False, "1 changed "),
+        # Another module's result may have anything.
+        ("ansible.builtin.command", False, False, "1 changed "),
+    ],
+)
+def test_what_a_new_cluster_gets_is_created(
+    short: Any, screen: Screen, action: str, exists: bool, check: bool, words: str
+) -> None:
+    short.v2_playbook_on_play_start(play(check_mode=check))
+    short.v2_runner_on_ok(result(task("Plan", action), "localhost", plan={"exists": exists}))
+    created = of_role("iam")
+    short._task_start(created)
+    short.v2_runner_on_ok(result(created, "localhost", changed=True))
+    short._task_start(task())
+    assert words in screen.lines[-1]
+
+
+def test_a_failure_in_a_role_comes_after_what_the_role_has_changed(
+    short: Any, screen: Screen, times: list[float]
+) -> None:
+    failing = of_role("efs_mount")
+    failing._parent = None
+    short._task_start(failing)
+    short.v2_runner_on_ok(result(failing, "red", changed=True))
+    short.v2_runner_on_failed(result(failing, "blue", msg="a reason"))
+    short.v2_runner_on_ok(result(failing, "green", changed=True))
+    short._task_start(task())
+    line = "  mount        1 changed on 1 node      0:00"
+    assert screen.lines == [
+        line,
+        "fatal: [blue]: a reason",
+        f"  in the task: {failing.get_name()} (details with -v)",
+        line,
+    ]
+
+
+def test_each_role_of_the_collection_has_a_word(short: Any) -> None:
+    roles = {path.parent.name for path in ROOT.glob("roles/*/tasks")}
+    assert roles == {*sys.modules[type(short).__module__].ROLES, "training_run"}
+
+
+@pytest.mark.parametrize(
+    ("stats", "seconds", "recap", "lines"),
+    [
+        (Stats(), 9.0, False, []),
+        (Stats(), 130.0, False, ["Finished in 2:10."]),
+        (Stats(failures=1), 130.0, True, []),
+        (Stats(unreachable=1), 1.0, True, []),
+    ],
+)
+def test_the_recap_is_printed_after_a_failure_alone(
+    short: Any,
+    screen: Screen,
+    times: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    stats: Stats,
+    seconds: float,
+    recap: bool,
+    lines: list[str],
+) -> None:
+    recaps: list[Any] = []
+    monkeypatch.setattr(DefaultCallback, "v2_playbook_on_stats", lambda _self, of: recaps.append(of))
+    times.append(times[0] + seconds)
+    short.v2_playbook_on_play_start(play())
+    short.v2_playbook_on_stats(stats)
+    assert bool(recaps) is recap and screen.lines == lines
+
+
+def test_a_change_that_lasts_has_its_time(short: Any, screen: Screen, times: list[float]) -> None:
+    watch = task("provision | zone | Watch the groups")
+    short._task_start(watch)
+    times.append(times[0] + 31)
+    short.v2_runner_on_ok(result(watch, "localhost", changed=True))
+    assert screen.lines == ["changed: Watch the groups  0:31"]
+
+
+def test_lines_are_written_at_once(short: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with open(tmp_path / "output", "w", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        type(short)()
+        file.write("a line\n")
+        assert (tmp_path / "output").read_text() == "a line\n"
 
 
 def test_a_message_of_all_hosts_is_printed_once_and_another_one_too(short: Any, screen: Screen) -> None:
