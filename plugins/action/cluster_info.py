@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -61,15 +62,19 @@ class ActionModule(Action):
         summaries = {resources.cluster: _summary(aws, resources, options, folder) for resources in all_resources}
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
-        if options["cluster"] == summary.ALL or options["show"] == "resources":
-            prices = costs.read_prices(aws, all_resources)
-            lines = summary.resource_lines(options["cluster"], prices, all_resources) + data_bucket.describe(aws)
+        if options["cluster"] == summary.ALL:
+            lines = summary.cluster_lines(aws.region, list(summaries.values())) + data_bucket.describe(aws)
+        elif options["show"] == "resources":
+            (owned,) = all_resources
+            lines = summary.resource_lines(owned, costs.read_prices(aws, owned)) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]
             lines = self._save(described, all_resources[0], file, bool(options["failure"]))
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
+            else:
+                lines = [shorten_paths(line) for line in lines]
         # Ansible's display passes nothing on that would clear a terminal.
         if options["watch"]:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
@@ -115,7 +120,7 @@ class ActionModule(Action):
                 Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
         if failed:
             return summary.failure_lines(described, resources, str(file) if file.exists() else "")
-        details = status.lines(described) if "members" in described else []
+        details = status.lines(described) if "members" in described else None
         return summary.summary_lines(described, resources, str(file) if file.exists() else "", details)
 
 
@@ -140,6 +145,11 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
     seen = status_reader.observe(aws, resources, history, described, access)
     prices = context.costs.prices if context.costs else None
     return status.extend(described, resources, seen, datetime.now(UTC), prices)
+
+
+def shorten_paths(line: str) -> str:
+    """Return a line with paths below the current folder as relative ones, as its commands are typed there."""
+    return re.sub(rf"(?<![^\s'@=]){re.escape(os.path.join(os.getcwd(), ''))}(?=[^\s/])", "", line)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -213,6 +213,10 @@ plan:
       description: The plan as lines of text.
       type: list
       elements: str
+    brief:
+      description: The same without what follows from the settings, and with the costs in one line.
+      type: list
+      elements: str
 """
 
 from dataclasses import fields

@@ -52,16 +52,16 @@ class ProgressPrinter:
     def __init__(self, display: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self._display = display
         self._now = now
-        self._line = ""
+        self._key = ""
         self._time = float("-inf")
 
     @property
     def has_reported(self) -> bool:
-        return bool(self._line)
+        return bool(self._key)
 
-    def report(self, line: str, rest: str = "") -> None:
-        """Print the line and the rest, which may change with each poll."""
-        elapsed = self._now() - self._time
-        if elapsed >= REPORT_EVERY or (line != self._line and elapsed >= 1):
-            self._line, self._time = line, self._now()
+    def report(self, line: str, rest: str = "", key: str = "") -> None:
+        """Print the line and the rest, which may change with each poll. `key`: what of the line does not wait."""
+        elapsed, key = self._now() - self._time, key or line
+        if elapsed >= REPORT_EVERY or (key != self._key and elapsed >= 1):
+            self._key, self._time = key, self._now()
             self._display(line + rest)

@@ -34,6 +34,11 @@ def in_all(cost: Mapping[str, float | None]) -> str:
     return so_far if at_end is None else f"{so_far} so far, about {shown(at_end)} at its end"
 
 
+def rate(amount: float) -> str:
+    """Return what something costs, by its price of an hour, as text."""
+    return f"{shown(amount)} {CURRENCY} an hour, {shown(amount * 24)} a day"
+
+
 def shown(amount: float) -> str:
     """Return an amount with the digits that matter: 27.16, 0.045."""
     if 0 < amount < LEAST_AMOUNT:

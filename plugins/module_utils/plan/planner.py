@@ -72,7 +72,8 @@ def make_plan(
         "notes": [finding.text for finding in findings if not finding.is_problem],
         "changes": changes.lines(facts, cluster, request),
     }
-    return {**plan, "lines": [] if problems else render(cluster, plan)}, problems
+    lines = {name: [] if problems else render(cluster, plan, name == "brief") for name in ("lines", "brief")}
+    return {**plan, **lines}, problems
 
 
 def check_region(aws: Aws) -> None:
@@ -222,8 +223,24 @@ def _resolve_auto(setting: str, key: str, master: InstanceType, worker: Instance
     return bool(master.get(key) and worker.get(key)) if setting == "auto" else setting == "true"
 
 
-def render(cluster: Cluster, plan: Plan) -> list[str]:
-    """Return the plan as lines of text."""
+def render(cluster: Cluster, plan: Plan, brief: bool = False) -> list[str]:
+    """Return the plan as lines of text. `brief`: without what follows from the settings, and the price in one line."""
+    state = "exists, will be updated" if plan["exists"] else "will be created"
+    rows = _rows(cluster, plan)
+    if brief:
+        rows = [row for row in rows if row[0] not in _IN_DETAIL]
+        rows.append(("Price", prices.phrase(plan["hourly"])))
+    return [
+        f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: {state}",
+        *(f"  {label:<12} {text}" for label, text in rows),
+        *([] if brief else ["Costs in USD, for as long as it exists:", *prices.lines(plan["hourly"])]),
+    ]
+
+
+_IN_DETAIL = ("Image", "Zone", "Bucket")
+
+
+def _rows(cluster: Cluster, plan: Plan) -> list[tuple[str, str]]:
     worker, master, workers = plan["type"], plan["master_type"], cluster["worker_count"]
     kinds = f"of {worker['name']}" if master == worker else f"({master['name']} and {worker['name']})"
     gpus = f", {worker['gpus']} x {worker['gpu_name']} in each" if worker["gpus"] else ", no GPUs"
@@ -239,27 +256,33 @@ def render(cluster: Cluster, plan: Plan) -> list[str]:
         where = f"a new one, {vpc['cidr']}"
     owner = "an existing one" if efs["external"] else "the cluster's own"
     files = f"{efs['id']}, {owner}" if efs["id"] else "a new one"
-    ends = [f"{cluster['ttl_hours']:g} hours after their creation"] * bool(cluster["ttl_hours"])
-    ends += [f"after {cluster['idle_minutes']} minutes without work"] * bool(cluster["idle_minutes"])
     changed = (plan["changes"] or ["none of the settings"]) if plan["exists"] else []
     keep = "" if efs["external"] else (", kept by destroy.yml" if cluster["keep_efs"] else ", deleted by destroy.yml")
+    zones = f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""
+    private = "" if cluster["public"] else ", to the master's private address"
     return [
-        f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: "
-        + ("exists, will be updated" if plan["exists"] else "will be created"),
-        *(f"  {'' if index else 'Changes':<13}{change}" for index, change in enumerate(changed)),
-        f"  Machines     1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}",
-        f"               {cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
-        + (f"; {', '.join(extras)}" if extras else ""),
-        *([f"               they end {' or '.join(ends)}"] if ends else []),
-        f"  Image        {source}{image_words}, user {plan['user']}",
-        f"  Zone         {plan['zones'][0]}"
-        + (f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""),
-        f"  Network      {where}",
-        f"  Logging in   key pair {plan['key_name']}, from {join_names(cluster['ssh_allowed_cidrs'])}"
-        + ("" if cluster["public"] else ", to the master's private address"),
-        f"  File system  {files}, at {cluster['efs_mount']}{keep}",
-        f"  Bucket       {plan['bucket']}",
-        *(f"  Note         {note}" for note in plan["notes"]),
-        "Costs in USD, for as long as it exists:",
-        *prices.lines(plan["hourly"]),
+        *(("" if index else "Changes", change) for index, change in enumerate(changed)),
+        ("Machines", f"1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}"),
+        (
+            "",
+            f"{cluster['capacity_policy']}, at least {cluster['worker_min']} of the workers"
+            + (f"; {', '.join(extras)}" if extras else ""),
+        ),
+        ("Ends", _ends(cluster, bool(plan["emr"]))),
+        ("Image", f"{source}{image_words}, user {plan['user']}"),
+        ("Zone", f"{plan['zones'][0]}{zones}"),
+        ("Network", where),
+        ("Logging in", f"key pair {plan['key_name']}, from {join_names(cluster['ssh_allowed_cidrs'])}{private}"),
+        ("File system", f"{files}, at {cluster['efs_mount']}{keep}"),
+        ("Bucket", plan["bucket"]),
+        *(("Note", note) for note in plan["notes"]),
     ]
+
+
+def _ends(cluster: Cluster, emr: bool) -> str:
+    """Return when the machines end by themselves, or the settings that would have them end."""
+    idle = "emr_idle_minutes" if emr else "idle_minutes"
+    ends = [f"{cluster['ttl_hours']:g} hours after their creation"] * bool(not emr and cluster["ttl_hours"])
+    ends += [f"after {cluster[idle]} minutes without work"] * bool(cluster[idle])
+    settings = [] if emr else ["-e cluster_ttl_hours=8"]
+    return " or ".join(ends) or f"never by themselves: {' or '.join([*settings, f'-e cluster_{idle}=60'])}"

@@ -114,7 +114,14 @@ def lines(cost: Mapping[str, Any]) -> Sequence[str]:
     storage = "price not known" if stored is None else f"{stored:.2f} a month for each GB stored"
     return [
         *shown,
-        f"  {cost['amount']:>9.3f}  an hour in all{unknown}",
+        f"  {cost['amount']:>9.3f}  an hour in all, {cost['amount'] * 24:.2f} a day{unknown}",
         f"  Prices: {cost['source']}.",
         f"  File system: {storage}, plus reads and writes.",
     ]
+
+
+def phrase(cost: Mapping[str, Any]) -> str:
+    """Return the costs in one line."""
+    least = "" if cost["known"] else "at least "
+    rate = f"{cost['amount']:.3f} {cost['currency']} an hour, {cost['amount'] * 24:.2f} a day"
+    return f"{least}{rate} ({cost['source']}); deeplearning.aws.plan lists the parts"

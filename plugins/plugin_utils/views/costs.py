@@ -12,7 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY, LEAST_AMOUNT, shown
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import (
+    CURRENCY,
+    LEAST_AMOUNT,
+    rate,
+    shown,
+)
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import MONTH, PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
@@ -66,9 +71,9 @@ def read_costs(aws: Aws, resources: ClusterResources, history: GroupHistory) -> 
     return Costs(_prices_of(aws, machines), machines, has_history)
 
 
-def read_prices(aws: Aws, all_resources: Sequence[ClusterResources]) -> PriceList:
-    """Read what the resources of clusters cost."""
-    return _prices_of(aws, [machine for resources in all_resources for machine in present_machines(resources)])
+def read_prices(aws: Aws, resources: ClusterResources) -> PriceList:
+    """Read what the resources of a cluster cost."""
+    return _prices_of(aws, present_machines(resources))
 
 
 def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[str, float]:
@@ -198,10 +203,21 @@ def billed(resources: Sequence[Resource], prices: PriceList) -> list[dict[str, A
 
 
 def phrase(items: Sequence[Mapping[str, Any]]) -> str:
-    """Return billed items as text, such as `0.05 USD an hour: 1 NAT gateway (0.045), 1 bucket (by the gigabyte)`."""
-    known = [item["hourly"] for item in items if item["hourly"] is not None]
+    """Return billed items as text, such as `0.045 USD an hour, 1.08 a day: 1 NAT gateway (0.045)`."""
     parts = [f"{item['what']} ({item['how'] if item['hourly'] is None else shown(item['hourly'])})" for item in items]
-    least = "" if len(known) == len(items) else "at least "
+    least, amount = _sum(items)
     # A sum that is at least less than something tells nothing.
-    has_sum = bool(known) and not (least and sum(known) < LEAST_AMOUNT)
-    return (f"{least}{shown(sum(known))} {CURRENCY} an hour: " if has_sum else "") + ", ".join(parts)
+    is_sum = amount is not None and not (least and amount < LEAST_AMOUNT)
+    return (f"{least}{rate(amount or 0.0)}: " if is_sum and items else "") + ", ".join(parts)
+
+
+def sum_phrase(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return what billed items cost an hour in all, as text without the currency."""
+    least, amount = _sum(items)
+    return "not known" if amount is None else f"{least}{shown(amount)}"
+
+
+def _sum(items: Sequence[Mapping[str, Any]]) -> tuple[str, float | None]:
+    """Return the known part of what items cost an hour, and whether there is more."""
+    known = [item["hourly"] for item in items if item["hourly"] is not None]
+    return "" if len(known) == len(items) else "at least ", sum(known) if known or not items else None

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
@@ -27,7 +28,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     is_of_emr,
     leftovers,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import Costs, billed, cost_so_far, phrase
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import (
+    Costs,
+    billed,
+    cost_so_far,
+    phrase,
+    sum_phrase,
+)
 
 SCHEMA = 1
 ALL = "all"
@@ -146,6 +153,9 @@ def setup_groups(owned: ClusterResources) -> str:
     return join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
 
 
+NEVER = "never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end"
+
+
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
     times = {kind: min(_ends(owned, kind), default=0.0) for kind in _PROBLEMS}
@@ -220,48 +230,51 @@ _STATES: Mapping[str, str] = {
 
 
 def summary_lines(
-    summary: Mapping[str, Any], owned: ClusterResources, file: str, details: Sequence[str] = ()
+    summary: Mapping[str, Any], owned: ClusterResources, file: str, details: Sequence[str] | None = None
 ) -> list[str]:
-    """Return a summary as text. `file`: where it is saved as JSON, if it is. `details`: lines for its middle."""
+    """Return a summary as text, with details only if `details` are given: lines for its middle.
+
+    `file`: where it is saved as JSON, if it is.
+    """
     machines, state = summary["machines"], summary["state"]
     count = f": {machines['in_service']} of {machines['desired']} machines in service" if machines["desired"] else ""
     region = f"{summary['region']}, account {summary['account']}"
     lines = [f"Cluster {summary['cluster']} ({region}) {_STATES[state]}{count}."]
     lines += [f"  {reason}" for reason in summary["reasons"]]
-    rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned)
-    if file:
+    is_whole = details is not None
+    rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned, is_whole)
+    if file and is_whole:
         rows.append(("as JSON", file))
-    return [*lines, *details, *text_table([row for row in rows if row[1]], "  ")]
+    return [*lines, *(details or ()), *text_table([row for row in rows if row[1]], "  ")]
 
 
-def _rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
+def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -> list[tuple[str, str]]:
     master, efs = summary["master"], summary["efs"]
     names = [master.get("instance_id", ""), master.get("public_ip") or master.get("private_ip", "")]
-    names.append(master.get("public_name", ""))
     groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
-    targets = f", mount target {', '.join(efs['mount_target_ids'])}" if efs["mount_target_ids"] else ""
-    return [
-        ("log in", summary["ssh"]),
+    details = [
         ("master", ", ".join(name for name in names if name)),
         ("groups", ", ".join(groups)),
-        ("ssh security group", summary["ssh_security_group_id"]),
-        ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes")) + targets),
-        *_cost_rows(summary),
-        ("machines end", end_phrase(owned)),
+        ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes"))),
+    ]
+    return [
+        ("log in", summary["ssh"]),
+        *(details if detailed else []),
+        _cost_row(summary),
+        *([("cost so far", so_far_phrase(summary["cost_so_far"]))] if detailed else []),
+        ("machines end", end_phrase(owned) or (NEVER if _groups(owned) else "")),
         *foreign_action_rows(owned),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]
 
 
-def _cost_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the costs now and so far. Without machines, what is billed all the same."""
+def _cost_row(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what it costs now. Without machines, what is billed all the same."""
     items = summary["billed"]
     if any(item["kind"] == "instance" for item in items):
-        now = ("costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else phrase(items))
-    else:
-        now = ("still costs", phrase(items) or "nothing")
-    return [now, ("cost so far", so_far_phrase(summary["cost_so_far"]))]
+        return "costs", hourly_phrase(summary["hourly"]) if summary["hourly"] else phrase(items)
+    return "still costs", phrase(items) or "nothing"
 
 
 def _removal_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
@@ -311,16 +324,35 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
     return text_table(rows, "  ")
 
 
-def resource_lines(cluster: str, prices: PriceList, all_resources: Sequence[ClusterResources]) -> list[str]:
-    """Return what each cluster has in AWS as text. `cluster`: a name, or `all`."""
-    existing = [owned for owned in all_resources if owned.current]
-    if not existing:
-        none = "No cluster has" if cluster == ALL else f"The cluster {cluster} has no"
-        return [f"{none} resources in {prices.region}."]
-    return [line for owned in existing for line in _lines_of_one(owned, prices)]
+def cluster_lines(region: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of all clusters that have resources, as far as AWS knows them."""
+    rows = [_cluster_row(summary) for summary in summaries if summary["resources"]]
+    if not rows:
+        return [f"No cluster has resources in {region}."]
+    return [
+        *text_table([("cluster", "region", "state", "machines", f"{CURRENCY} an hour", "ends"), *rows]),
+        "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
+    ]
 
 
-def _lines_of_one(owned: ClusterResources, prices: PriceList) -> list[str]:
+def _cluster_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    machines, ends = summary["machines"], summary["ends"]["at"]
+    has_machines = any(item["kind"] == "instance" for item in summary["billed"])
+    return (
+        summary["cluster"],
+        summary["region"],
+        # A file system that was kept is there without a cluster.
+        "removed" if summary["state"] == "absent" else summary["state"],
+        f"{machines['in_service']} of {machines['desired']}",
+        sum_phrase(summary["billed"]),
+        f"{ends[:16].replace('T', ' ')} UTC" if ends else "never" if summary["groups"] and has_machines else "-",
+    )
+
+
+def resource_lines(owned: ClusterResources, prices: PriceList) -> list[str]:
+    """Return what a cluster has in AWS as text."""
+    if not owned.current:
+        return [f"The cluster {owned.cluster} has no resources in {prices.region}."]
     lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
     for resource in owned.current:
         state = f", {resource.state}" if resource.state else ""
@@ -339,7 +371,8 @@ def hourly_phrase(hourly: Mapping[str, Any]) -> str:
         return "AWS's price for the machines is not known here"
     least = "" if hourly.get("known", True) else "at least "
     currency = hourly.get("currency", "USD")
-    return f"{least}{amount:.2f} {currency} an hour with all machines, plus storage and traffic"
+    day = f"{amount * 24:.2f} a day"
+    return f"{least}{amount:.2f} {currency} an hour, {day} with all machines, plus storage and traffic"
 
 
 def write(path: Path, data: Mapping[str, Any]) -> bool:

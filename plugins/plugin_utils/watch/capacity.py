@@ -474,7 +474,8 @@ def progress_of(group: ScalingGroup, target: GroupTarget, reports: bool = False,
         slowest = min(configuring, key=lambda setup: setup.reported)
         # Rounded, as each change is a line.
         seconds = (now - slowest.reported) // _ROUND_SECONDS * _ROUND_SECONDS
-        parts.append(f"{len(configuring)} configuring ({slowest.step or slowest.state}, {clock(seconds)})")
+        lasted = f", {clock(seconds)}" if seconds >= _ROUND_SECONDS else ""
+        parts.append(f"{len(configuring)} configuring ({slowest.step or slowest.state}{lasted})")
     if failed:
         steps = dict.fromkeys(setup.step for setup in failed if setup.step)
         parts.append(f"{len(failed)} failed" + (f": {', '.join(list(steps)[:MOST_DETAILS])}" if steps else ""))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capa
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
 
+_STEP = re.compile(r" \([^)]*\)")
+"""At which step a machine is, in a line of progress."""
 _MACHINE = re.compile(r"\bi-[0-9a-f]+")
 
 RESOLVE_SECONDS = 300.0
@@ -221,13 +224,20 @@ class CapacityWatch:
         """Report each change, and nothing if all machines are in service at the first poll."""
         short = any(self._groups[target.name].in_service < target.desired for target in self.targets)
         if short or progress.has_reported:
+            names = [target.name for target in self.targets]
+            # Without what all begin with, the cluster's name.
+            same = os.path.commonprefix(names).rpartition("-")[0] + "-" if len(names) > 1 else ""
             words = (
-                f"{target.name} {capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)}"
+                f"{target.name.removeprefix(same)} "
+                + capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)
                 for target in self.targets
             )
-            # Not the time that is left: all take it for an estimate.
-            limit = capacity.clock(round(self.rules.deadline - started))
-            progress.report("; ".join(words), f", {capacity.clock(now - started)}, gives up after {limit}")
+            # Once, and not the time that is left: all take it for an estimate.
+            limit = f", gives up after {capacity.clock(round(self.rules.deadline - started))}"
+            rest = f", {capacity.clock(now - started)}{'' if progress.has_reported else limit}"
+            line = "; ".join(words)
+            # A machine's next step is no reason for a line of its own.
+            progress.report(line, rest, _STEP.sub("", line))
 
     def _report_reasons(self, missing: Sequence[capacity.MissingMachines]) -> None:
         for machines in missing:

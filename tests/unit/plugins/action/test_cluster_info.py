@@ -90,7 +90,7 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     lines = done["printed"].splitlines()
     assert lines[0] == "" and lines[1].startswith("Cluster red (us-east-1, account 123456789012) is ready: 2 of 2")
     assert re.search(r"^  next +ansible-playbook deeplearning.aws.train$", done["printed"], re.MULTILINE)
-    assert re.search(rf"^  as JSON +{file}$", done["printed"], re.MULTILINE)
+    assert re.search(rf"^  as JSON +{file}$", info(show="status")["printed"], re.MULTILINE)
     # The machines and what they cost by now are read from the history of their groups.
     assert summary["cost_so_far"]["since"]
 
@@ -128,7 +128,8 @@ def test_resources_are_listed_of_one_cluster_or_of_all(red: MadeCluster, info: I
     red.s3.create_bucket(Bucket="123456789012-us-east-1-deeplearning-data")
     both = info(cluster="all")
     assert list(both["clusters"]) == ["blue", "red"] and not folder.exists()
-    assert {blue.names.bucket, red.names.bucket} <= set(both["printed"].split())
+    rows = [line.split()[:3] for line in both["printed"].splitlines()[1:4]]
+    assert rows == [["cluster", "region", "state"], *([name, "us-east-1", "creating"] for name in ("blue", "red"))]
     assert "The bucket 123456789012-us-east-1-deeplearning-data has 0 data sets, " in both["printed"]
 
 

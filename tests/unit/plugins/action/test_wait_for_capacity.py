@@ -83,7 +83,7 @@ def test_the_masters_address_is_associated_while_others_are_awaited(red: MadeClu
     (address,) = red.ec2.describe_addresses()["Addresses"]
     assert address["InstanceId"] == red.instances("master")[0]
     assert result["groups"]["red-workers"] == {"desired": 2, "in_service": 2, "instances": red.instances("workers")}
-    assert "red-master 0/1 in service" in result["printed"] and ", gives up after 10:00\n" in result["printed"]
+    assert "\nmaster 0/1 in service" in f"\n{result['printed']}" and ", gives up after 10:00\n" in result["printed"]
 
     calls = len(red.aws.cloud.calls.since())
     again = wait(groups=groups)

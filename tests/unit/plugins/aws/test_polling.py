@@ -63,3 +63,12 @@ def test_progress_is_printed_when_it_changes_and_every_ten_seconds() -> None:
         progress.report(line, f", {clock.time - 100:g} s")
         clock.pause(seconds)
     assert lines == ["a, 0 s", "a, 10 s", "b, 12 s", "c, 13.5 s"]
+
+
+def test_a_change_of_what_may_wait_is_printed_with_the_next_line() -> None:
+    clock, lines = Clock(), []
+    progress = polling.ProgressPrinter(lines.append, clock.now)
+    for line, seconds in (("a 1", 5), ("a 2", 2), ("b 3", 5), ("b 4", 5), ("b 5", 0)):
+        progress.report(line, key=line[0])
+        clock.pause(seconds)
+    assert lines == ["a 1", "b 3", "b 5"]

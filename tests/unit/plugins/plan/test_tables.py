@@ -485,7 +485,7 @@ def test_the_costs_as_text() -> None:
         "      0.300  3 x disk of 100 GiB",
         "      0.040  1 x NAT gateway (and 0.05 for each GB through it)",
         "      0.010  2 x public address",
-        "      1.350  an hour in all, and what is not known",
+        "      1.350  an hour in all, 32.40 a day, and what is not known",
         f"  Prices: {cost['source']}.",
         "  File system: 0.30 a month for each GB stored, plus reads and writes.",
     ]
@@ -519,6 +519,20 @@ def test_a_new_cluster_as_text() -> None:
     settings = cluster(worker_count=2)
     machines_line = f"{settings['capacity_policy']}, at least {settings['worker_min']} of the workers; placement group"
     assert lines["more"] == machines_line
+
+
+def test_site_yml_prints_the_plan_briefly() -> None:
+    settings = cluster(worker_count=2)
+    plan = {**planner.resolve(FACTS, settings), "notes": ["it rains"], "changes": []}
+    lines = planner.render(settings, plan, brief=True)
+    assert [line[2:14].strip() for line in lines[1:]] == [
+        *("Machines", "", "Ends", "Network", "Logging in", "File system", "Note", "Price"),
+    ]
+    amount = plan["hourly"]["amount"]
+    assert lines[-1] == (
+        f"  Price        {'' if plan['hourly']['known'] else 'at least '}{amount:.3f} USD an hour, {amount * 24:.2f} a "
+        f"day ({plan['hourly']['source']}); deeplearning.aws.plan lists the parts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -560,7 +574,10 @@ def test_extras_and_ends_as_text() -> None:
     settings = cluster(worker_count=2, ttl_hours=1.5, idle_minutes=30, efa="true", placement_group="true")
     lines = planner.render(settings, {**planner.resolve(FACTS, settings), "notes": []})
     assert lines[2].endswith("of the workers; placement group, EFA")
-    assert lines[3] == "               they end 1.5 hours after their creation or after 30 minutes without work"
+    assert lines[3] == "  Ends         1.5 hours after their creation or after 30 minutes without work"
+    assert rendered()["Ends"] == "never by themselves: -e cluster_ttl_hours=8 or -e cluster_idle_minutes=60"
+    assert rendered(emr=True)["Ends"].startswith("after ")
+    assert rendered(emr=True, emr_idle_minutes=0)["Ends"] == "never by themselves: -e cluster_emr_idle_minutes=60"
     assert rendered(emr=True)["Image"].startswith("emr-7.14.0 of EMR, Deep Learning AMI")
 
 

@@ -126,7 +126,7 @@ def test_without_machines_the_rest_is_named_with_its_price_and_how_to_end_it() -
     for state in ("ready", "failed"):
         text = text_of(red, Health(state, 0, 0))
         assert (
-            "still costs at least 0.085 USD an hour: 1 NAT gateway (0.045), 2 Elastic IP addresses (0.01), "
+            "still costs at least 0.085 USD an hour, 2.04 a day: 1 NAT gateway (0.045), 2 Elastic IP addresses (0.01), "
             "1 file system (0.03), 1 bucket (by the gigabyte, 0.023 a month for each)"
         ) in text
         destroy = "ansible-playbook deeplearning.aws.destroy -e destroy=red"
@@ -137,18 +137,19 @@ def test_without_machines_the_rest_is_named_with_its_price_and_how_to_end_it() -
 def test_a_file_system_that_was_kept_is_named_with_its_price() -> None:
     red = owned(LEFT[3])
     lines = [" ".join(line.split()) for line in summary_lines(describe(red, Health("absent", 0, 0), LISTED), red, "")]
-    assert "still costs 0.03 USD an hour: 1 file system (0.03)" in lines
-    command = "ansible-playbook deeplearning.aws.destroy -e destroy=red -e cluster_keep_efs=false"
-    assert lines[-1] == f"to remove it {command}"
+    assert "still costs 0.03 USD an hour, 0.72 a day: 1 file system (0.03)" in lines
+    assert (
+        lines[-1] == "to remove it ansible-playbook deeplearning.aws.destroy -e destroy=red -e cluster_keep_efs=false"
+    )
 
 
 def test_small_amounts_are_readable() -> None:
     def shown(amount: float) -> str:
         return phrase([{"what": "1 x", "hourly": amount, "how": ""}])
 
-    assert shown(0.00000123) == "less than 0.0001 USD an hour: 1 x (less than 0.0001)"
-    assert shown(0.0) == "0.00 USD an hour: 1 x (0.00)"
-    assert shown(27.1599) == "27.16 USD an hour: 1 x (27.16)"
+    assert shown(0.00000123) == "less than 0.0001 USD an hour, less than 0.0001 a day: 1 x (less than 0.0001)"
+    assert shown(0.0) == "0.00 USD an hour, 0.00 a day: 1 x (0.00)"
+    assert shown(27.1599) == "27.16 USD an hour, 651.84 a day: 1 x (27.16)"
     bucket = {"what": "1 bucket", "hourly": None, "how": "by the gigabyte"}
     small = {"what": "1 x", "hourly": 0.00000123, "how": ""}
     assert phrase([small, bucket]) == "1 x (less than 0.0001), 1 bucket (by the gigabyte)"

@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import Costs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import (
     Context,
+    cluster_lines,
     describe,
     destroy_command,
     failure_lines,
@@ -83,8 +84,13 @@ def test_it_reads_well() -> None:
         "Cluster c (us-east-1, account 123456789012) has fewer machines than requested: 2 of 3 machines in service."
     )
     assert lines[1] == "  AWS has no capacity for 1 of c-workers."
-    assert "  costs               3.02 USD an hour with all machines, plus storage and traffic" in lines
-    assert "  groups              c-master (1 of 1), c-workers (1 of 2)" in lines
+    assert lines[2:] == [
+        "  log in        ssh -F '/a folder/c.ssh_config' deeplearning-master",
+        "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
+        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end",
+        "  next          ansible-playbook deeplearning.aws.status",
+        "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c",
+    ]
 
 
 def test_the_earliest_end_is_in_the_data_and_both_in_the_text() -> None:
@@ -144,8 +150,8 @@ def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence
     summary = describe(ESTATE, HEALTH, context)
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
     assert failure_lines(summary, ESTATE, "/c.json") == [
-        "  still costs   at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address (0.005), "
-        "1 NAT gateway (0.045), 1 file system (0.00)",
+        "  still costs   at least 0.05 USD an hour, 1.20 a day: 2 instances (by the second), "
+        "1 Elastic IP address (0.005), 1 NAT gateway (0.045), 1 file system (0.00)",
         "  to continue   ansible-playbook deeplearning.aws.site -e cluster_name=c",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
     ]
@@ -157,7 +163,8 @@ def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
     summary = describe(owned, HEALTH, Context(failure="It failed.\nan end of a log", costs=Costs(LIST)))
     summary["cost_so_far"] = {"since": "2026-11-23T04:00:00Z", "amount": 1, "currency": "USD", "note": "so much"}
     assert failure_lines(summary, owned, "/c.json") == [
-        "  still costs   0.00 USD an hour: 1 file system (0.00); so far 1.00 USD since 2026-11-23 04:00 UTC (so much)",
+        "  still costs   0.00 USD an hour, 0.00 a day: 1 file system (0.00); so far 1.00 USD since 2026-11-23 "
+        "04:00 UTC (so much)",
         "  to continue   ansible-playbook deeplearning.aws.site",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c (with its file system: -e "
         "cluster_keep_efs=false)",
@@ -181,7 +188,10 @@ def test_no_removal_is_suggested_if_nothing_exists() -> None:
     ("hourly", "words"),
     [
         ({}, "AWS's price for the machines is not known here"),
-        ({"amount": 2, "known": False}, "at least 2.00 USD an hour with all machines, plus storage and traffic"),
+        (
+            {"amount": 2, "known": False},
+            "at least 2.00 USD an hour, 48.00 a day with all machines, plus storage and traffic",
+        ),
     ],
 )
 def test_the_price_is_printed_as_far_as_it_is_known(hourly: dict[str, Any], words: str) -> None:
@@ -198,14 +208,40 @@ def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
 
 
 def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
-    empty = ClusterResources("d", "123456789012", "us-east-1")
-    lines = resource_lines("all", LIST, [ESTATE, empty])
+    lines = resource_lines(ESTATE, LIST)
     assert lines[0] == "The cluster c (us-east-1, account 123456789012) has:"
     assert "  NAT gateway nat-1 (c-nat), available" in lines
-    assert lines[-2].startswith("It costs at least 0.05 USD an hour: 2 instances (by the second), 1 Elastic IP address")
+    assert lines[-2].startswith(
+        "It costs at least 0.05 USD an hour, 1.20 a day: 2 instances (by the second), 1 Elastic"
+    )
     assert lines[-1] == "To remove it: ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c"
-    assert resource_lines("all", LIST, [empty]) == ["No cluster has resources in us-east-1."]
-    assert resource_lines("d", LIST, [empty]) == ["The cluster d has no resources in us-east-1."]
+
+
+def test_all_clusters_are_one_table() -> None:
+    group = replace(MASTER, facts={**MASTER.facts, "ends": {"ttl": 1_800_000_000.0}})
+    ending = replace(ESTATE, cluster="ending", resources=[group, *ESTATE.resources[1:]])
+    file_system = Resource("file_system", "fs-1", "removed-efs")
+    removed = ClusterResources("removed", "123456789012", "us-east-1", [file_system])
+    of_emr = ClusterResources("emr", "123456789012", "us-east-1", [Resource("instance", "i-9", "emr", "running")])
+    empty = ClusterResources("empty", "123456789012", "us-east-1")
+    absent = Health("absent", 0, 0)
+    context = replace(CONTEXT, costs=Costs(LIST))
+    summaries = [
+        describe(ESTATE, HEALTH, context),
+        describe(ending, Health("ready", 3, 3), context),
+        describe(removed, absent, context),
+        describe(of_emr, Health("ready", 1, 1), context),
+        describe(empty, absent, context),
+    ]
+    assert cluster_lines("us-east-1", summaries) == [
+        "cluster  region     state     machines  USD an hour    ends",
+        "c        us-east-1  degraded  2 of 3    at least 0.05  never",
+        "ending   us-east-1  ready     3 of 3    at least 0.05  2027-01-15 08:00 UTC",
+        "removed  us-east-1  removed   0 of 0    0.00           -",
+        "emr      us-east-1  ready     1 of 1    not known      -",
+        "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
+    ]
+    assert cluster_lines("us-east-1", summaries[-1:]) == ["No cluster has resources in us-east-1."]
 
 
 def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
@@ -224,16 +260,16 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
         "",
         "  details",
         "",
-        "  log in              ssh -F '/a folder/c.ssh_config' deeplearning-master",
-        "  master              i-1, 198.51.100.7, " + INSTANCE["public_name"],
-        "  groups              c-master (1 of 1), c-workers (1 of 2)",
-        "  ssh security group  sg-1",
-        "  file system         fs-1, 1.5 GiB in use, mount target fsmt-1",
-        "  costs               3.02 USD an hour with all machines, plus storage and traffic",
-        "  cost so far         1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
-        "  next                ansible-playbook deeplearning.aws.train -e cluster_name=c",
-        "  to remove it        ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
-        "  as JSON             /c.json",
+        "  log in        ssh -F '/a folder/c.ssh_config' deeplearning-master",
+        "  master        i-1, 198.51.100.7",
+        "  groups        c-master (1 of 1), c-workers (1 of 2)",
+        "  file system   fs-1, 1.5 GiB in use",
+        "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
+        "  cost so far   1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
+        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end",
+        "  next          ansible-playbook deeplearning.aws.train -e cluster_name=c",
+        "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
+        "  as JSON       /c.json",
     ]
     assert (summary["schema"], summary["cluster"], summary["clean"]) == (1, "c", False)
     assert [resource["id"] for resource in summary["resources"]] == [resource.id for resource in ESTATE.resources]
@@ -247,7 +283,7 @@ def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
     assert summary_lines(summary, kept, "") == [
         "Cluster c (us-east-1, account 123456789012) does not exist.",
         "  existing      1 file system",
-        "  still costs   0.00 USD an hour: 1 file system (0.00)",
+        "  still costs   0.00 USD an hour, 0.00 a day: 1 file system (0.00)",
         "  to create it  ansible-playbook deeplearning.aws.site",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
@@ -257,7 +293,7 @@ def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
         "  to remove it          ansible-playbook deeplearning.aws.destroy -e destroy=c",
         "  with its file system  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
-    assert "  still costs           0.00 USD an hour: 1 file system (0.00)" in lines
+    assert "  still costs           0.00 USD an hour, 0.00 a day: 1 file system (0.00)" in lines
     foreign = replace(kept, resources=[Resource("vpc", "vpc-1", ours=False)])
     assert not any("destroy" in line for line in summary_lines(describe(foreign, HEALTH, Context()), foreign, ""))
 
@@ -287,7 +323,7 @@ def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None
     summary = describe(owned, HEALTH, CONTEXT)
     assert summary["master"] == {"instance_id": "i-1", "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
     assert summary["ssh"] == "ssh -F '/a folder/c.ssh_config' deeplearning-master"
-    assert any(line.split() == ["master", "i-1,", "10.0.0.9"] for line in summary_lines(summary, owned, ""))
+    assert any(line.split() == ["master", "i-1,", "10.0.0.9"] for line in summary_lines(summary, owned, "", []))
     # An address that another machine has does not count.
     moved = Resource("address", "eipalloc-1", "c-master", facts={"public_ip": "198.51.100.7", "instance": "i-9"})
     elsewhere = replace(owned, resources=[*owned.resources, moved])
@@ -317,7 +353,7 @@ def test_the_next_command_follows_from_the_state(state: str, context: Context, e
         ({"amount": 0}, "AWS's price for the machines is not known here"),
         (
             {"amount": 1.555, "currency": "EUR"},
-            "1.55 EUR an hour with all machines, plus storage and traffic",
+            "1.55 EUR an hour, 37.32 a day with all machines, plus storage and traffic",
         ),
     ],
 )
@@ -332,7 +368,7 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         Resource("image", "ami-1"),
     ]
     owned = ClusterResources("c", "123456789012", "us-east-1", resources)
-    assert resource_lines("c", LIST, [owned]) == [
+    assert resource_lines(owned, LIST) == [
         "The cluster c (us-east-1, account 123456789012) has:",
         "  VPC vpc-1, available, not created by the cluster",
         "  image ami-1",
@@ -340,10 +376,9 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
         "To remove it: ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
     ]
     only_image = replace(owned, resources=resources[2:])
-    assert resource_lines("c", LIST, [only_image])[-1] == "It costs nothing."
+    assert resource_lines(only_image, LIST)[-1] == "It costs nothing."
     empty = replace(owned, resources=resources[:1])
-    assert resource_lines("c", LIST, [empty]) == ["The cluster c has no resources in us-east-1."]
-    assert resource_lines("all", LIST, []) == ["No cluster has resources in us-east-1."]
+    assert resource_lines(empty, LIST) == ["The cluster c has no resources in us-east-1."]
 
 
 def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:

@@ -127,7 +127,7 @@ def test_all_configure_themselves_and_the_master_has_its_address_before_that(boo
         """The master waits for its address, and workers until the progress has named them."""
         if machine in booting.machines("Pending:Wait", "master"):
             return booting.holder() == machine
-        return any("c-workers 0/2 ready, 2 configuring (efs_mount, 0:" in line for line in booting.lines)
+        return any("workers 0/2 ready, 2 configuring (efs_mount, 0:" in line for line in booting.lines)
 
     booting.nodes.before_ready = before_ready
     booting.size(master=1, workers=2)
