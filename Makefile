@@ -18,6 +18,9 @@ export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
 # The local cloud boots and connects its machines with these.
 PACKAGES := systemd-container mmdebstrap debian-archive-keyring nftables bindfs iproute2 openssh-client
 
+# What apt and pip print.
+log := build/setup.log
+
 # Debian's own Python if it is new enough, as users have it. Otherwise the first that ansible-core 2.19 supports.
 # Debian packages the module venv separately.
 python := $(shell for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -45,17 +48,19 @@ packages: python
 	[ -n "$$missing" ] || exit 0; \
 	echo "Debian packages that are missing:$$missing"; \
 	[ "$$(id -u)" = 0 ] || { echo "Only root can install them: sudo apt-get install$$missing"; exit 1; }; \
-	apt-get update -q; \
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing
+	version() { dpkg-query -W -f '$${Version}' systemd; }; \
+	before="$$(version)"; \
+	tools/step $(log) "Debian packages ($(log))" bash -c "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $$missing"; \
+	[ "$$before" = "$$(version)" ] || echo "systemd was upgraded with them, from $$before to $$(version)"
 
 # Fill the virtual environment $(1) from the lock file $(2): wheels only, with the pinned checksums.
 # uv, where it is installed, needs seconds; pip needs a minute.
 define install
 $(1)/bin/python -c '' 2>/dev/null || $(python) -m venv --clear $(1); \
-echo "Installing $(2) into $(1)"; \
 install="$(1)/bin/python -m pip install -q --disable-pip-version-check"; \
 if command -v uv >/dev/null; then install="uv pip install -q --python $(1)/bin/python"; fi; \
-$$install --require-hashes --only-binary :all: -r $(2)
+tools/step $(log) "Python packages into $(1) ($(log))" $$install --require-hashes --only-binary :all: -r $(2)
 endef
 
 .PHONY: venv
@@ -64,7 +69,7 @@ venv: $(VENV)/.installed
 # The project itself has no checksum, so it is installed on its own.
 $(VENV)/.installed: requirements.txt pyproject.toml | python
 	@$(call install,$(VENV),requirements.txt); \
-	$$install --no-deps --no-build-isolation -e .
+	tools/step $(log) "this project into $(VENV) ($(log))" $$install --no-deps --no-build-isolation -e .
 	@touch $@
 
 # The tools that check the built collection and build the documentation site, whose versions conflict with ours.
@@ -84,8 +89,9 @@ build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git 
 	@$(VENV)-packaging/bin/python tools/site/build.py
 
 .PHONY: demo
+demo: log := build/demo.log
 demo: setup ## a cluster on the local cloud: one master, two workers
-	@localcloud/demo
+	@localcloud/demo $(log)
 
 # The minutes of a test run include the setup.
 test: export TEST_STARTED := $(shell date +%s)

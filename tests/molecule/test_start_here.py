@@ -18,6 +18,10 @@ from localcloud.tests.integration.kit import localcloud
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 10
 """What the page promises."""
+MOST_LINES, LONGEST_LINE = 60, 120
+"""Of what `make demo` prints after the first time."""
+FIRST_TIME = ("Debian packages", "Python packages", "this project")
+END_OF_DEMO = "--- end of the demo"
 BLOCK = re.compile(r"<!-- run by tests/molecule/test_start_here\.py::\w+ -->\n```console\n(.*?)```", re.DOTALL)
 
 
@@ -49,7 +53,9 @@ def reader(tmp_path: Path, home: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.long
 def test_the_page_leads_to_a_trained_model_and_leaves_nothing(reader: dict[str, str], tmp_path: Path) -> None:
-    script = "\n".join(["set -euo pipefail", *commands(), "localcloud status || echo the status is $?"])
+    demo, *others = commands()
+    lines = ["set -euo pipefail", demo, f"echo {END_OF_DEMO}", *others, "localcloud status || echo the status is $?"]
+    script = "\n".join(lines)
     started = time.monotonic()
     done = subprocess.run(
         ["bash", "-c", script],
@@ -68,3 +74,14 @@ def test_the_page_leads_to_a_trained_model_and_leaves_nothing(reader: dict[str, 
     assert "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n" in done.stdout
     assert done.stdout.rstrip().endswith("the status is 2"), "the local cloud is still up"
     assert minutes < MINUTES, f"{minutes:.1f} minutes"
+    check_demo(demo, done.stdout.partition(END_OF_DEMO)[0])
+
+
+def check_demo(command: str, output: str) -> None:
+    assert command == "make demo"
+    printed = [line for line in output.splitlines() if not line.startswith(FIRST_TIME)]
+    assert len(printed) <= MOST_LINES, f"{len(printed)} lines:\n{output}"
+    assert not [line for line in printed if len(line) > LONGEST_LINE], output
+    # Colours, and the redrawing of bars, are for terminals.
+    assert not [character for character in output if ord(character) < 32 and character != "\n"], ascii(output)
+    assert "PLAY RECAP" not in output

@@ -80,7 +80,8 @@ class HostKeyDiscovery:
             joining = [node.name for node in cluster.nodes if not node.rank] if with_ranks else []
             missing += [f"the ranks of {join_names(joining)}"] if joining else []
             if missing and seconds:
-                progress.report(f"Waiting for {' and '.join(missing)}.")
+                # Which ones are missing changes with each that comes.
+                progress.report(f"Waiting for {' and '.join(missing)}.", key="missing")
             return None if missing else True
 
         until(poll, seconds)

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, run_cost, run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -23,6 +24,9 @@ _STATES = {
     "recovering": "starts again",
     "stopping": "is being stopped",
 }
+
+MOST_NODES = 4
+"""Named in a line of the plan."""
 
 
 def clock(seconds: float) -> str:
@@ -77,7 +81,13 @@ class Follower:
         nodes: dict[str, list[str]] = {}
         for process in processes:
             nodes.setdefault(process["node"], []).append(process["role"])
-        return [f"  {node}: {_counted(roles)}" for node, roles in nodes.items()]
+        alike: dict[str, list[str]] = {}
+        for node, roles in nodes.items():
+            alike.setdefault(_counted(roles), []).append(node)
+        return [
+            f"  {join_names(names, MOST_NODES)}: {what}{' each' if len(names) > 1 else ''}"
+            for what, names in alike.items()
+        ]
 
     def _process(self, event: Mapping[str, Any]) -> list[str]:
         if event["state"] != "ended" or not event["exit_code"]:

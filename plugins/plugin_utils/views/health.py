@@ -149,7 +149,7 @@ def verdict_lines(cluster: str, verdict: Mapping[str, Any]) -> list[str]:
         *([f"  and {hidden} nodes on which every check passes"] if hidden else []),
         *[f"{check['name']}: {check['detail']}" for check in together],
         *[line for check in failing for line in _failure_lines(check)],
-        _conclusion(cluster, len([node for node in nodes if node != ALL]), len(failing)),
+        _conclusion(cluster, len([node for node in nodes if node != ALL]), len(checks), len(failing)),
     ]
 
 
@@ -167,7 +167,7 @@ def _failure_lines(check: Check) -> list[str]:
     return [*lines, f"    what to do: {check['fix']}"] if check["fix"] else lines
 
 
-def _conclusion(cluster: str, nodes: int, failing: int) -> str:
+def _conclusion(cluster: str, nodes: int, checks: int, failing: int) -> str:
     if failing:
         return f"Cluster {cluster} is not healthy: {failing} {'check fails' if failing == 1 else 'checks fail'}."
-    return f"Cluster {cluster} is healthy: {nodes} {'node' if nodes == 1 else 'nodes'}, all checks pass."
+    return f"Cluster {cluster} is healthy: {nodes} {'node' if nodes == 1 else 'nodes'}, all {checks} checks pass."

@@ -267,7 +267,7 @@ def test_progress_is_of_all_groups_while_one_is_short(red: MadeCluster, wait: Wa
     red.machines(master=1)
     red.machines(workers=1, desired=0, wait=0)
     result = wait(groups=[group("master", 1), group("workers", 1)], timeout_seconds=90)
-    assert result["printed"].startswith("red-master 1/1 in service; red-workers 0/1 in service, ")
+    assert result["printed"].startswith("master 1/1 in service; workers 0/1 in service, ")
     assert ", 0:00, gives up after 1:30\n" in result["printed"]
     assert result["msg"] == "red-master 1/1 in service, red-workers 1/1 in service."
 

@@ -24,7 +24,7 @@ def test_all_is_well_when_every_check_of_every_node_passes() -> None:
     result = verdict({"deeplearning-master": node_result(), "deeplearning-worker2": node_result()})
     assert result["ok"] and failing(result) == []
     assert {check["name"] for check in result["checks"]} == {"reachable", "disk", "ssh", "efs"}
-    assert verdict_lines("red", result)[-1] == "Cluster red is healthy: 2 nodes, all checks pass."
+    assert verdict_lines("red", result)[-1] == "Cluster red is healthy: 2 nodes, all 8 checks pass."
 
 
 def test_one_failing_check_is_reported_with_its_node_its_reason_and_what_to_do() -> None:
@@ -82,11 +82,11 @@ def test_a_node_that_answers_what_no_node_of_ours_does_fails_in_one_sentence(cha
 
 
 def test_a_node_can_suggest_no_command_and_control_no_terminal() -> None:
-    evil = node_result(efs="no file\x1b]52;c;ZXZpbA==\x07\nCluster red is healthy: 2 nodes, all checks pass.")
+    evil = node_result(efs="no file\x1b]52;c;ZXZpbA==\x07\nCluster red is healthy: 2 nodes, all 8 checks pass.")
     evil["stdout"] = evil["stdout"].replace('"pytorch"', '"$(curl evil)"').replace('"problem": ""', '"problem": "x}{0"')
     text = verdict_lines("red", verdict({"deeplearning-master": evil, "deeplearning-worker2": node_result()}))
     assert not [line for line in text if "curl" in line or "\x1b" in line or "\x07" in line or "\n" in line]
-    assert text.count("Cluster red is healthy: 2 nodes, all checks pass.") == 0
+    assert text.count("Cluster red is healthy: 2 nodes, all 8 checks pass.") == 0
 
 
 def test_a_node_with_an_older_list_of_members_is_named() -> None:
@@ -126,7 +126,7 @@ def test_before_a_training_its_framework_and_the_exchange_between_all_are_checke
     assert versions == ["pytorch as on all nodes"] * 2
     text = verdict_lines("red", result)
     assert "all-reduce: 4.00 Gbit/s" in text
-    assert text[-1] == "Cluster red is healthy: 2 nodes, all checks pass."
+    assert text[-1] == "Cluster red is healthy: 2 nodes, all 12 checks pass."
 
 
 def test_a_missing_framework_or_a_wrong_sum_fails_the_training_check() -> None:
@@ -236,6 +236,6 @@ def test_a_large_cluster_shows_only_nodes_that_fail() -> None:
     assert [line.split()[0] for line in lines[:3]] == ["reachable", "late", "and"]
     assert lines[2] == f"  and {SHOWN_NODES} nodes on which every check passes"
     one = verdict_lines("red", verdict({"n": node_result()}))
-    assert one[-1] == "Cluster red is healthy: 1 node, all checks pass."
+    assert one[-1] == "Cluster red is healthy: 1 node, all 4 checks pass."
     alone = verdict_lines("red", verdict({}))
     assert alone[0].split() == ["cluster"] and alone[-1] == "Cluster red is not healthy: 1 check fails."

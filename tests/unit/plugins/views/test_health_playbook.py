@@ -55,7 +55,7 @@ def judge(folder: Path, *results: dict[str, Any]) -> tuple[int, str, dict[str, A
 def test_a_healthy_cluster_is_printed_and_saved(tmp_path: Path) -> None:
     code, output, verdict = judge(tmp_path, node_result(), node_result())
     assert code == 0, output
-    assert "Cluster red is healthy: 2 nodes, all checks pass." in output
+    assert "Cluster red is healthy: 2 nodes, all 8 checks pass." in output
     assert verdict["ok"] and len(verdict["checks"]) == 8
     assert "changed" not in output
 

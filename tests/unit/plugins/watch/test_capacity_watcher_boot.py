@@ -189,7 +189,7 @@ def test_status_names_machines_that_keep_their_places_and_those_that_configure_t
     booting.boot_until(lambda: any("configuring" in line for line in booting.health().why))
     health = booting.health()
     assert health.state == "creating" and health.why[0] == "2 of 3 machines are not in service yet"
-    assert health.why[1].startswith("c-workers 0/2 ready, 1 configuring (efs_mount, 0:")
+    assert health.why[1].startswith("c-workers 0/2 ready, 1 configuring (efs_mount")
     assert list(health.why[2:]) == failed
 
 
