@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import HERE, repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
     clusters_in,
@@ -73,8 +72,6 @@ class ActionModule(Action):
             lines = self._save(described, all_resources[0], file, bool(options["failure"]))
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
-            else:
-                lines = [shorten_paths(line) for line in lines]
         # Ansible's display passes nothing on that would clear a terminal.
         if options["watch"]:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
@@ -121,7 +118,9 @@ class ActionModule(Action):
         if failed:
             return summary.failure_lines(described, resources, str(file) if file.exists() else "")
         details = status.lines(described) if "members" in described else None
-        return summary.summary_lines(described, resources, str(file) if file.exists() else "", details)
+        lines = summary.summary_lines(described, resources, str(file) if file.exists() else "", details)
+        # Commands are typed in this folder. In the JSON paths stay absolute.
+        return [line.replace(f" {HERE}", " ") for line in lines]
 
 
 def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -145,11 +144,6 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
     seen = status_reader.observe(aws, resources, history, described, access)
     prices = context.costs.prices if context.costs else None
     return status.extend(described, resources, seen, datetime.now(UTC), prices)
-
-
-def shorten_paths(line: str) -> str:
-    """Return a line with paths below the current folder as relative ones, as its commands are typed there."""
-    return re.sub(rf"(?<![^\s'@=]){re.escape(os.path.join(os.getcwd(), ''))}(?=[^\s/])", "", line)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

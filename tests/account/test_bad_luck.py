@@ -20,7 +20,7 @@ def failed(account: Any) -> str:
     users = account.environment | {"ANSIBLE_STDOUT_CALLBACK": "deeplearning.aws.short"}
     ran: Ran = replace(account, environment=users).play(CLOUD_HALF)
     assert ran.code == 2, ran.output[-4000:]
-    after_changes = re.split(r"\nchanged: .*\n", ran.output)[-1].split("\nPLAY RECAP")[0]
+    after_changes = re.split(r"\n(?:changed: .*|  .* created +\d+:\d\d)\n", ran.output)[-1].split("\nPLAY RECAP")[0]
     lines = [line for line in after_changes.splitlines() if line.strip()]
     assert 1 < len(lines) <= 1 + 5, ran.output[-4000:]
     (sentence,) = (line for line in lines if line.startswith("fatal: [localhost]: "))

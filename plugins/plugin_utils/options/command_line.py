@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from ansible.errors import AnsibleError
 from ansible.parsing.splitter import split_args
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
+HERE = os.path.join(os.getcwd(), "")
+"""What absolute paths of files below the current folder begin with."""
 _IN_FILES = ("cluster_", "ansible_", "deeplearning_")
 """A file whose variables all begin like this is repeated as a file."""
 
@@ -47,7 +50,9 @@ def _settings_in(option: str) -> str:
 
 
 def _of_file(option: str) -> str:
-    """Return the option as it is, unless its file also has variables for this playbook only."""
+    """Return the option as it is typed here, unless its file also has variables for this playbook only."""
+    # Ansible makes its path absolute.
+    option = f"@{option[1:].removeprefix(HERE)}"
     try:
         variables = yaml.safe_load(Path(option[1:]).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):

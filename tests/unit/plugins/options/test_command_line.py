@@ -22,6 +22,12 @@ def test_commands_repeat_the_options_that_select_the_cluster() -> None:
     )
 
 
+def test_a_file_below_the_current_folder_is_named_as_it_is_typed_there() -> None:
+    file = Path("localcloud/demo.yml")
+    assert file.exists() and settings_among([f"@{file.absolute()}"]) == f" -e @{file}"
+    assert settings_among(["@/somewhere/demo.yml"]) == " -e @/somewhere/demo.yml"
+
+
 def test_commands_repeat_no_secrets() -> None:
     options = [
         "ansible_become_password=S3cr3t",
