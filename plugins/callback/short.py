@@ -12,8 +12,8 @@ author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Prints a line for each role that has changed something, with the number of changes and the time that the role took,
-    a line for each other change, and messages of M(ansible.builtin.debug) as they are. A play has a line if anything is
-    printed below it.
+    a line for each other change, and messages of M(ansible.builtin.debug) as they are. The name of a play is printed
+    above the first of its lines, unless that is a message or the output of an action, which speak for themselves.
   - Of a failure it prints the sentence, and at most five lines more, the last of which names the task. Lists of
     problems are whole. Hosts with the same failure have it printed once. A failure that is rescued is not printed, as
     the rescue reports it.
@@ -66,9 +66,11 @@ ROLES: Mapping[str, str] = {
     "network": "network",
     "storage": "file system",
     "tensorpack": "tensorpack",
+    "training_run": "run",
 }
-"""What the collection's roles create or change, for people. The tasks of a role that is not among them, such as
-training_run, have a line each."""
+"""What the collection's roles create or change, for people."""
+REPORTS = "follow_run"
+"""The action of a role that prints for a long time, so that the changes before it have their line first."""
 
 
 @dataclass
@@ -116,21 +118,23 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
-        display, operator, ends_blank = self._display.display, os.getpid(), False
+        display, operator = self._display.display, os.getpid()
 
         # All that Ansible prints passes through this one method: warnings, and what actions print, in the operator's
-        # process at last.
-        def display_below_play(msg: str, *more: Any, **named: Any) -> None:
-            nonlocal ends_blank
+        # process at last. A play that begins with such a line needs no header.
+        def display_without_header(*line: Any, **options: Any) -> None:
             if os.getpid() == operator:
-                line, self._play_line = self._play_line, ""
-                if line:
-                    display(line if ends_blank else f"\n{line}")
-                    msg = msg.lstrip("\n")
-                ends_blank = msg.endswith("\n")
-            display(msg, *more, **named)
+                self._play_line = ""
+            display(*line, **options)
 
-        self._display.display = display_below_play
+        self._display.display = display_without_header
+
+    def _show(self, line: str, color: str, **options: Any) -> None:
+        """Print a line about a task, below the header of its play."""
+        header, self._play_line = self._play_line, ""
+        if header:
+            self._display.display(header)
+        self._display.display(line, color=color, **options)
 
     @property
     def _is_verbose(self) -> bool:
@@ -181,7 +185,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def _announce(self, state: str, task: Any) -> None:
         if task._uuid not in self._announced:
             self._announced.add(task._uuid)
-            self._display.display(f"{state}: {_title(task)}", color=C.COLOR_DEBUG)
+            self._show(f"{state}: {_title(task)}", C.COLOR_DEBUG)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         if self._is_verbose:
@@ -241,7 +245,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._print_error(f"  in the task: {failure.title}{hosts} (details with -v)", C.COLOR_DEBUG)
 
     def _print_error(self, line: str, color: str) -> None:
-        self._display.display(line, color=color, stderr=self.get_option("display_failed_stderr"))
+        self._show(line, color, stderr=self.get_option("display_failed_stderr"))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_failure()
@@ -288,7 +292,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         seconds = time.monotonic() - self._task_began
         where = "" if host == OPERATOR else f"[{host}] "
         lasted = f"  {clock(seconds)}" if seconds >= LONG_SECONDS else ""
-        self._display.display(f"changed: {where}{_title(result.task)}{item}{lasted}", color=C.COLOR_CHANGED)
+        self._show(f"changed: {where}{_title(result.task)}{item}{lasted}", C.COLOR_CHANGED)
 
     def _begin_role(self, role: RoleChanges) -> None:
         """Print what the role before has changed."""
@@ -296,7 +300,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if before.count:
             verb = "created" if self._is_new and before.hosts == {OPERATOR} else "changed"
             line = before.line(f"would be {verb}" if self._check_mode else verb)
-            self._display.display(line, color=C.COLOR_CHANGED)
+            self._show(line, C.COLOR_CHANGED)
 
 
 def _action(task: Any) -> str:
@@ -304,8 +308,8 @@ def _action(task: Any) -> str:
 
 
 def _subject(task: Any) -> str:
-    """Return what the task's role is about; empty if there is no line for the whole role."""
-    name = str(task._role.get_name()) if task._role else ""
+    """Return what the task's role is about; empty if the task does not belong to a line for the whole role."""
+    name = str(task._role.get_name()) if task._role and _action(task) != f"{COLLECTION}{REPORTS}" else ""
     return ROLES.get(name.removeprefix(COLLECTION), "") if name.startswith(COLLECTION) else ""
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 10
 """What the page promises."""
 MOST_LINES, LONGEST_LINE = 60, 120
-"""Of what `make demo` prints after the first time."""
+"""Of what `make demo` prints after the first time, without empty lines."""
 FIRST_TIME = ("Debian packages", "Python packages", "this project")
 END_OF_DEMO = "--- end of the demo"
 BLOCK = re.compile(r"<!-- run by tests/molecule/test_start_here\.py::\w+ -->\n```console\n(.*?)```", re.DOTALL)
@@ -79,7 +79,7 @@ def test_the_page_leads_to_a_trained_model_and_leaves_nothing(reader: dict[str, 
 
 def check_demo(command: str, output: str) -> None:
     assert command == "make demo"
-    printed = [line for line in output.splitlines() if not line.startswith(FIRST_TIME)]
+    printed = [line for line in output.splitlines() if line and not line.startswith(FIRST_TIME)]
     assert len(printed) <= MOST_LINES, f"{len(printed)} lines:\n{output}"
     assert not [line for line in printed if len(line) > LONGEST_LINE], output
     # Colours, and the redrawing of bars, are for terminals.

@@ -24,7 +24,8 @@ _STATES = {
     "recovering": "starts again",
     "stopping": "is being stopped",
 }
-
+_SHORT = ("waiting", "starting")
+"""States that pass within seconds, unless there is a reason."""
 MOST_NODES = 4
 """Named in a line of the plan."""
 
@@ -68,6 +69,8 @@ class Follower:
         if event["state"] == "running" and self._state_name != STALLED:
             self._started_at = event["time"] or 0.0
         self._state_name = event["state"]
+        if event["state"] in _SHORT and not event["reason"]:
+            return []
         state = _STATES.get(event["state"], event["state"])
         lines = [f"{self.run_id} {state}" + (f": {event['reason']}" if event["reason"] else "")]
         if event["state"] == STALLED:

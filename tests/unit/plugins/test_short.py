@@ -34,6 +34,7 @@ PLAYS: list[dict[str, Any]] = [
     },
     {"name": "Reach no host", "hosts": "empty", "tasks": [{"name": "Never", **CHANGED}]},
     {"name": "Change nothing", "hosts": "red", "tasks": [{"name": "Look", **UNCHANGED}]},
+    {"name": "Speak", "hosts": "red", "tasks": [{"name": "Print", "ansible.builtin.debug": {"msg": "a sentence"}}]},
     {"name": "Try", "hosts": "red", "check_mode": True, "tasks": [{"name": "Create", **CHANGED}]},
     {
         "name": "Fail",
@@ -69,7 +70,7 @@ def play(folder: Path, *options: str, playbook: str = "play.yml") -> str:
 @pytest.fixture(scope="module")
 def plays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each play prints, by its title, and the recap."""
-    _begin, *parts = re.split(r"\nPLAY (.*)\n", play(tmp_path_factory.mktemp("short")))
+    _begin, *parts = re.split(r"(?m)^PLAY (.*)\n", play(tmp_path_factory.mktemp("short")))
     return {title.strip(" *"): lines for title, lines in zip(parts[::2], parts[1::2], strict=True)}
 
 
@@ -82,6 +83,8 @@ def test_changes_messages_and_long_tasks_are_a_line_each(plays: dict[str, str]) 
         "second line",
         "started: Install (some minutes)",
         "waiting: Wait",
+        # The next play has nothing else to print, so its name is not printed.
+        "a sentence",
     ]
     assert plays["RECAP"].count("changed=3") == 1
 

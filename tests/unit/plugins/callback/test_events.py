@@ -90,38 +90,40 @@ class Stats:
 
 @pytest.mark.parametrize(
     ("check", "markers", "line"),
-    [(True, True, "\nPLAY [P] [CHECK MODE]"), (True, False, "\nPLAY [P]"), (False, True, "\nPLAY [P]")],
+    [(True, True, "PLAY [P] [CHECK MODE]"), (True, False, "PLAY [P]"), (False, True, "PLAY [P]")],
 )
-def test_a_play_is_printed_with_the_first_line_below_it(
+def test_a_play_is_named_above_its_first_line(
     short: Any, screen: Screen, check: bool, markers: bool, line: str
 ) -> None:
     short.set_option("check_mode_markers", markers)
     short.v2_playbook_on_play_start(play(check_mode=check))
     short.v2_runner_on_start(None, task())
     assert screen.lines == []
-    for message in ("\nWhat an action prints\n", "more"):
-        screen.display(message)
-    assert screen.lines == [line, "What an action prints\n", "more"]
+    for _host in range(2):
+        short.v2_runner_on_ok(result(task(), changed=True))
+    assert screen.lines == [line, *["changed: [red] Create"] * 2]
 
 
-def test_two_plays_have_one_empty_line_between_them_and_one_without_a_line_has_none(short: Any, screen: Screen) -> None:
-    for name, message in (("One", "1"), ("Empty", ""), ("Two", "2\n"), ("Three", "3"), ("Last", "")):
-        short.v2_playbook_on_play_start(play(name))
-        if message:
-            screen.display(message)
+def test_a_play_without_a_line_and_one_that_begins_with_a_message_are_not_named(short: Any, screen: Screen) -> None:
+    short.v2_playbook_on_play_start(play("Empty"))
+    short.v2_playbook_on_play_start(play("Speaking"))
+    screen.display("What an action prints")
+    short.v2_runner_on_ok(result(task(), "localhost", changed=True))
+    short.v2_playbook_on_play_start(play("Last"))
     short.v2_playbook_on_stats(Stats())
-    assert screen.lines == ["\nPLAY [One]", "1", "\nPLAY [Two]", "2\n", "PLAY [Three]", "3"]
+    assert screen.lines == ["What an action prints", "changed: Create"]
 
 
-def test_a_worker_leaves_the_line_of_the_play_to_the_operators_process(
+def test_what_a_worker_prints_counts_when_it_is_passed_on(
     short: Any, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short.v2_playbook_on_play_start(play())
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
         screen.display("from a worker")
+    assert short._play_line
     screen.display("passed on")
-    assert screen.lines == ["from a worker", "\nPLAY [P]", "passed on"]
+    assert not short._play_line and screen.lines == ["from a worker", "passed on"]
 
 
 def test_a_task_that_takes_minutes_or_waits_is_announced_once(short: Any, screen: Screen) -> None:
@@ -152,7 +154,7 @@ def test_a_role_has_one_line_with_its_changes_and_its_time(short: Any, screen: S
     change(of_role("framework"), "red", "blue")
     short.v2_playbook_on_stats(Stats())
     assert screen.lines[2:] == [
-        "\nPLAY [Q]",
+        "PLAY [Q]",
         "  environment  2 changed on 2 nodes     0:04",
         f"Finished in 0:{times[-1] - times[0]:02.0f}.",
     ]
@@ -181,6 +183,16 @@ def test_what_a_new_cluster_gets_is_created(
     assert words in screen.lines[-1]
 
 
+def test_what_a_role_has_changed_is_printed_before_a_run_is_followed(short: Any, screen: Screen) -> None:
+    for action, changed in (("deeplearning.aws.node_command", True), ("deeplearning.aws.follow_run", False)):
+        started = of_role("training_run", action=action)
+        short._task_start(started)
+        screen.display(action)
+        short.v2_runner_on_ok(result(started, "red", changed=changed))
+    line = "  run          1 changed on 1 node      0:00"
+    assert screen.lines == ["deeplearning.aws.node_command", line, "deeplearning.aws.follow_run"]
+
+
 def test_a_failure_in_a_role_comes_after_what_the_role_has_changed(
     short: Any, screen: Screen, times: list[float]
 ) -> None:
@@ -202,7 +214,7 @@ def test_a_failure_in_a_role_comes_after_what_the_role_has_changed(
 
 def test_each_role_of_the_collection_has_a_word(short: Any) -> None:
     roles = {path.parent.name for path in ROOT.glob("roles/*/tasks")}
-    assert roles == {*sys.modules[type(short).__module__].ROLES, "training_run"}
+    assert roles == {*sys.modules[type(short).__module__].ROLES}
 
 
 @pytest.mark.parametrize(
