@@ -71,7 +71,7 @@ def play(folder: Path, *options: str, playbook: str = "play.yml") -> str:
 def plays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each play prints, by its title, and the recap."""
     _begin, *parts = re.split(r"(?m)^PLAY (.*)\n", play(tmp_path_factory.mktemp("short")))
-    return {title.strip(" *"): lines for title, lines in zip(parts[::2], parts[1::2], strict=True)}
+    return {title.strip(" *"): lines.rstrip("\n") for title, lines in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def test_changes_messages_and_long_tasks_are_a_line_each(plays: dict[str, str]) -> None:
