@@ -120,10 +120,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         super().v2_playbook_on_start(playbook)
         display, operator = self._display.display, os.getpid()
 
-        # All that Ansible prints passes through this one method: warnings, and what actions print, in the operator's
-        # process at last. A play that begins with such a line needs no header.
+        # All that Ansible prints passes through this one method, what actions print in the operator's process at last.
+        # A play that begins with such a line needs no header. A warning, which is an error's line, does not count.
         def display_without_header(*line: Any, **options: Any) -> None:
-            if os.getpid() == operator:
+            if os.getpid() == operator and not options.get("stderr"):
                 self._play_line = ""
             display(*line, **options)
 

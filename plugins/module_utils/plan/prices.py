@@ -124,4 +124,4 @@ def phrase(cost: Mapping[str, Any]) -> str:
     """Return the costs in one line."""
     least = "" if cost["known"] else "at least "
     rate = f"{cost['amount']:.3f} {cost['currency']} an hour, {cost['amount'] * 24:.2f} a day"
-    return f"{least}{rate} ({cost['source']}); deeplearning.aws.plan lists the parts"
+    return f"{least}{rate} ({cost['source']})"

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import terminate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
@@ -26,6 +27,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     retained,
 )
 
+MOST_KINDS = 6
+"""Of what is still there, in a line."""
 _SOURCES = frozenset({"auto_scaling_group", "emr_cluster"})
 _MACHINES = _SOURCES | {"instance"}
 _HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"}
@@ -297,7 +300,7 @@ class Teardown:
             nonlocal left, changed_at
             if not left:
                 return True
-            progress.report(f"still there: {', '.join(count_by_kind(left))}")
+            progress.report(f"still there: {join_names(count_by_kind(left), MOST_KINDS)}")
             before = phases()
             allowed = [resource for resource in ready(left) if _key(resource) not in self._refused]
             acted = [self._attempt(deleting, resource) for resource in allowed]

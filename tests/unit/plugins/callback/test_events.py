@@ -109,9 +109,13 @@ def test_a_play_without_a_line_and_one_that_begins_with_a_message_are_not_named(
     short.v2_playbook_on_play_start(play("Speaking"))
     screen.display("What an action prints")
     short.v2_runner_on_ok(result(task(), "localhost", changed=True))
+    short.v2_playbook_on_play_start(play("Warned"))
+    screen.display("[WARNING]: a warning", stderr=True)
+    short.v2_runner_on_ok(result(task(), "localhost", changed=True))
     short.v2_playbook_on_play_start(play("Last"))
     short.v2_playbook_on_stats(Stats())
-    assert screen.lines == ["What an action prints", "changed: Create"]
+    lines = ["What an action prints", "changed: Create", "[WARNING]: a warning", "PLAY [Warned]", "changed: Create"]
+    assert screen.lines == lines
 
 
 def test_what_a_worker_prints_counts_when_it_is_passed_on(

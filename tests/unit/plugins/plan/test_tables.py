@@ -531,7 +531,7 @@ def test_site_yml_prints_the_plan_briefly() -> None:
     amount = plan["hourly"]["amount"]
     assert lines[-1] == (
         f"  Price        {'' if plan['hourly']['known'] else 'at least '}{amount:.3f} USD an hour, {amount * 24:.2f} a "
-        f"day ({plan['hourly']['source']}); deeplearning.aws.plan lists the parts"
+        f"day ({plan['hourly']['source']})"
     )
 
 
