@@ -114,6 +114,9 @@ FIELDS = {
     "framework": Field(schema.one_of(*FRAMEWORKS), fixed_on_resume=True, compared=True, evaluated_with=True),
     "distribution": Field(schema.word, fixed_on_resume=True, compared=True, evaluated_with=True),
     "script": Field(text, fixed_on_resume=True),
+    "as_module": Field(
+        schema.boolean, False, option="module", fixed_on_resume=True, compared=True, evaluated_with=True
+    ),
     "code": Field(absolute_path, fixed_on_resume=True),
     "repository": Field(repository, recorded=False),
     "script_args": Field(schema.list_of(argument), [], compared=True),

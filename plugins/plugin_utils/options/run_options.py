@@ -64,6 +64,15 @@ TABLE: Sequence[Option] = (
         _TRAIN,
     ),
     Option(
+        "module",
+        rr.module,
+        None,
+        "pkg.train",
+        "Your own script as a module of a package, started as `python -m pkg.train` in the root of the code: in the "
+        "folder `sync`, without it in the current one, or in the repository of `script`.",
+        _TRAIN,
+    ),
+    Option(
         "recipe",
         r.text,
         None,

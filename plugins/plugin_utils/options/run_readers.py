@@ -39,6 +39,13 @@ def script(value: Any) -> str:
     return text
 
 
+def module(value: Any) -> str:
+    text = r.text(value)
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise InvalidOption("give a module's name, with a point between package and module")
+    return text
+
+
 def words(value: Any) -> list[str]:
     """Return a script's arguments from a list, or from a string that is split as a shell does."""
     if isinstance(value, str):
@@ -177,6 +184,13 @@ def sweep(value: Any) -> list[int]:
     if not numbers:
         raise InvalidOption("give numbers of nodes")
     return numbers
+
+
+def module_file(name: str, folder: str | None) -> Path | None:
+    """Return the file of this machine that `python -m` would start in a folder, by default the current one."""
+    path = Path(folder or ".").absolute().joinpath(*name.split("."))
+    files = (path.with_suffix(".py"), path / "__main__.py")
+    return next((file for file in files if file.is_file()), None)
 
 
 @dataclass(frozen=True)

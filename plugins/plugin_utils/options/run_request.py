@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import FIELDS, node_range
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import locate_script
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
+    locate_script,
+    module_file,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import requirements
 
 Options = Mapping[str, Any]
@@ -25,6 +28,10 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
     result = dict(options)
     if result["distribution"] in ON_ONE_NODE and not result["sweep"]:
         result["nodes"] = result["nodes"] or 1
+    if result["module"] and not result["script"]:
+        result["sync"] = result["sync"] or str(Path.cwd())
+        result["script"] = str(module_file(result["module"], result["sync"]))
+    result["module"] = bool(result["module"])
     if not result["script"] and not result["dataset"] and not result["resume"]:
         result["dataset"] = "cifar10"
     script = locate_script(result["script"], efs_mount) if result["script"] else None

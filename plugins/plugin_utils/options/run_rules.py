@@ -18,7 +18,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import re
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, is_empty, validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import DATASETS, locate_script
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
+    DATASETS,
+    locate_script,
+    module_file,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source, requirements
 
 Options = Mapping[str, Any]
@@ -97,7 +101,7 @@ def _sweep(options: Options) -> Iterable[str]:
 
 def _resume(options: Options) -> Iterable[str]:
     resume = options.get("resume")
-    for name in ("run_id", "framework", "distribution", "script", "sync", "recipe", "runs_dir"):
+    for name in ("run_id", "framework", "distribution", "script", "module", "sync", "recipe", "runs_dir"):
         if resume and options.get(name):
             yield f"{name} is given together with resume: {resume} continues as the run that it is, leave it out"
 
@@ -118,7 +122,10 @@ def _data_source(options: Options) -> Iterable[str]:
 
 
 def _script(options: Options, efs_mount: str) -> Iterable[str]:
-    text, sync = options.get("script"), options.get("sync")
+    text, sync, module = options.get("script"), options.get("sync"), options.get("module")
+    if module:
+        yield from _module(module, text, sync)
+        return
     if not text:
         if sync and "script" in options:
             yield f"sync is {sync}: it goes along with a script of this machine. Example: {_example('script')}"
@@ -143,6 +150,28 @@ def _requirements(options: Options, efs_mount: str) -> Iterable[str]:
             requirements.locate(options["requirements"], efs_mount, in_repository)
     except UserError as error:
         yield str(error)
+
+
+def _module(module: str, script: str | None, sync: str | None) -> Iterable[str]:
+    files = [f"{module.replace('.', '/')}{end}" for end in (".py", "/__main__.py")]
+    source = git_source.parse(script) if script else None
+    if script and not source:
+        yield (
+            f"module is {module} and script {git_source.without_secret(script)}: leave script out, and name the folder "
+            f"that holds the package. Example: {_example('sync')}"
+        )
+    elif source and sync:
+        yield f"sync is {sync}: it goes along with a module of this machine, and script is in a repository"
+    elif source and source.path not in files:
+        yield (
+            f"module is {module} and script the file {source.path} of its repository: name "
+            f"{' or '.join(files)} there, or leave module out"
+        )
+    elif not source and not module_file(module, sync):
+        yield (
+            f"module is {module}: neither {' nor '.join(files)} is in {sync or 'the current folder'}. Name the folder "
+            f"that holds the package. Example: {_example('sync')}"
+        )
 
 
 def _health_framework(options: Options) -> Iterable[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
 MOST_BYTES = 256 << 20
-EXCLUDED = frozenset({".git", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+EXCLUDED = frozenset({".git", ".deeplearning", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 SECRET = (
     *(".env", ".env.*", ".envrc", ".netrc", ".git-credentials", ".pypirc", ".npmrc", "kaggle.json"),
     *(".aws", ".docker", ".gnupg", ".kube", ".ssh"),

@@ -353,7 +353,19 @@ def test_the_files_for_the_wrappers_have_what_they_need(run: Folder) -> None:
     [("/x/a.py", ["/py", "/x/a.py"]), ("/x/a.sh", ["/bin/bash", "/x/a.sh"]), ("/x/a", ["/x/a"])],
 )
 def test_the_command_depends_on_the_kind_of_script(path: str, expected: list[str]) -> None:
-    assert script.command("/py", path) == expected
+    assert script.command({"python": "/py", "script": path}) == expected
+
+
+@pytest.mark.parametrize("file", ["pkg/train.py", "pkg/train/__main__.py"])
+def test_a_module_is_started_by_its_name_in_the_root_of_the_code(run: Folder, file: str) -> None:
+    # A folder of this name, and a run.json next to it, are the user's own.
+    path = Path(run.file("code"), file)
+    Path(run.file("code/code")).mkdir(parents=True)
+    Path(run.file("code/run.json")).touch()
+    record = {"python": "/py", "script": str(path), "as_module": True}
+    assert script.command(record) == ["/py", "-m", "pkg.train"]
+    assert script.working_folder(str(path)) == run.file("code")
+    assert script.working_folder(run.file("code/code/train.py")) == run.file("code")
 
 
 ROOT = Path(__file__).resolve().parents[3]

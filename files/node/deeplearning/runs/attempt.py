@@ -90,9 +90,9 @@ def write_start_files(folder: Folder, run: dict[str, Any], attempt: int, plan: p
         "processor": run.get("processor", False),
         "python": run["python"],
         "packages": bool(run.get("requirements")),
-        "command": script.command(run["python"], run["script"]),
+        "command": script.command(run),
         "arguments": script.arguments(run),
-        "folder": script.working_folder(folder, run["script"]),
+        "folder": script.working_folder(run["script"]),
         "environment_file": folder.file("environment.json"),
         "plan": plans.as_json(plan),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import PurePath
 from typing import Any
 
 from deeplearning.contract import paths
@@ -72,8 +73,13 @@ def is_same(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> boo
     return bool(run["script"] == script and run["code"] == version)
 
 
-def command(python: str, script: str) -> list[str]:
-    """Return the words that start a script, without its arguments."""
+def command(run: dict[str, Any]) -> list[str]:
+    """Return the words that start a run's script, without its arguments."""
+    python, script = run["python"], run["script"]
+    # A run of an earlier version has no such key.
+    if run.get("as_module"):
+        file = os.path.relpath(script, working_folder(script))
+        return [python, "-m", file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")]
     if script.endswith(".py"):
         return [python, script]
     return ["/bin/bash", script] if script.endswith(".sh") else [script]
@@ -85,7 +91,7 @@ def arguments(run: dict[str, Any]) -> list[str]:
     return [*(["--data-dir", "{data}", "--run-dir", "{run}"] if is_example else []), *run["script_args"]]
 
 
-def working_folder(folder: Folder, script: str) -> str:
-    """Return the root of the script's code."""
-    code = folder.file(CODE)
-    return code if script.startswith(f"{code}/") else os.path.dirname(script)
+def working_folder(script: str) -> str:
+    """Return the root of the code in a run's folder, of this run or of the one that it evaluates; or of the script."""
+    roots = (str(parent) for parent in reversed(PurePath(script).parents) if parent.name == CODE)
+    return next((root for root in roots if os.path.isfile(f"{root}/../run.json")), os.path.dirname(script))

@@ -109,6 +109,12 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ),
         ({"sync": "/tmp"}, "sync is /tmp: it goes along with a script of this machine."),
         ({"sync": "/nowhere"}, "there is no such folder on this machine"),
+        ({"module": "pkg/train.py"}, "module is pkg/train.py: give a module's name"),
+        ({"module": "pkg.train"}, "neither pkg/train.py nor pkg/train/__main__.py is in the current folder. Name"),
+        ({"module": "pkg.train", "sync": "/tmp"}, "nor pkg/train/__main__.py is in /tmp. Name the folder that"),
+        ({"module": "pkg.train", "script": "/efs/train.py"}, "module is pkg.train and script /efs/train.py: leave"),
+        ({"module": "a.b", "script": "git+https://h/r.git@v1:b.py"}, "name a/b.py or a/b/__main__.py there, or leave"),
+        ({"module": "a.b", "script": "git+https://h/r.git@v1:a/b.py", "sync": "/tmp"}, "script is in a repository"),
         ({"script_args": '--name "a'}, "a quotation mark in it is not closed"),
         ({"script_args": {"lr": 1}}, "give a list"),
         ({"script_args": [["a"]]}, "give a list of words"),
@@ -204,6 +210,24 @@ def test_a_script_in_a_repository_is_sent_by_this_machine() -> None:
     assert locate_script(text, "/efs") == Script("git", text)
     completed = settled(script=text)
     assert (completed["script"], completed["script_file"]) == (None, text)
+
+
+@pytest.mark.parametrize("file", ["pkg/train.py", "pkg/train/__main__.py"])
+def test_a_module_is_a_file_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+    in_folder = settled(module="pkg.train", sync=str(tmp_path))
+    assert in_folder["script_file"] == str(tmp_path / file)
+    assert in_folder["dataset"] is None
+    monkeypatch.chdir(tmp_path)
+    assert settled(module="pkg.train") == in_folder
+    assert requested(framework="pytorch", module="pkg.train")["as_module"] is True
+
+
+def test_a_module_of_a_repository_is_a_file_of_it() -> None:
+    script = "git+https://example.com/r.git@v1:pkg/train.py"
+    completed = settled(module="pkg.train", script=script)
+    assert (completed["module"], completed["script_file"], completed["sync"]) == (True, script, None)
 
 
 def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp_path: Path) -> None:
