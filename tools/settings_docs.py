@@ -1,4 +1,5 @@
-"""Write what is generated from the tables of options: docs/settings.md, inventory/group_vars/all.yml.
+"""Write what is generated from the tables of options: docs/settings.md, docs/playbooks.md and
+inventory/group_vars/all.yml.
 
 .venv/bin/python tools/settings_docs.py
 """
@@ -31,6 +32,12 @@ INTRODUCTION = (
     "compares with types, image, volumes, key pair, network and ends as AWS shows them, and asks for the settings "
     "whose defaults differ. Of the others the defaults count.",
 )
+PLAYBOOKS_INTRODUCTION = (
+    INTRODUCTION[0],
+    "Each takes the cluster's [settings](settings.md) too, as `-e`. Unknown names are refused, and values that the "
+    "command line breaks: it splits at spaces. So write lists and maps in JSON, `-e '{\"sweep\": [1, 2]}'`, or in a "
+    "file, `-e @run.yml`. In a checkout the daily ones have a short name as well, such as `train.yml`.",
+)
 
 
 def sections() -> Any:
@@ -39,48 +46,36 @@ def sections() -> Any:
     return settings.SECTIONS
 
 
-def other_options() -> Any:
-    """Return the options of the playbooks that docs/training.md does not cover, by playbook."""
+def form(option: Any) -> str:
+    """Return an option's values, default and example."""
+    parts = [f"{option.kind}: {option.range}" if option.range else option.kind]
+    if not option.may_be_empty:
+        parts.append(f"default `{json.dumps(option.default).strip(chr(34))}`")
+    return "; ".join([*parts, f"example `{option.argument()}`"])
+
+
+def settings_page() -> str:
+    lines = ["# Settings"]
+    for paragraph in INTRODUCTION:
+        lines += ["", *textwrap.wrap(paragraph, 118)]
+    for title, text, rows in sections():
+        lines += ["", f"## {title}"]
+        lines += ["", text] if text else []
+        for setting in rows:
+            lines += ["", f"### {setting.name}", "", setting.help, "", form(setting)]
+    return "\n".join(lines) + "\n"
+
+
+def playbooks_page() -> str:
     from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_options
 
-    playbooks = [name for name in run_options.PLAYBOOKS if name not in run_options.RUN_PLAYBOOKS]
-    return {name: list(options.values()) for name in playbooks if (options := run_options.options_of(name))}
-
-
-def default(option: Any) -> str:
-    return "" if option.may_be_empty else f"`{json.dumps(option.default).strip(chr(34))}`"
-
-
-def table(title: str, options: Any) -> list[str]:
-    lines = [f"| {title} | what it is | values | default | example |", "| --- | --- | --- | --- | --- |"]
-    for option in options:
-        values = f"{option.kind}: {option.range}" if option.range else option.kind
-        row = (f"`{option.name}`", option.help, values, default(option), f"`{option.argument()}`")
-        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in row).replace("|  |", "| |") + " |")
-    return lines
-
-
-def markdown() -> str:
-    lines = [
-        "# Settings",
-        "",
-        *textwrap.wrap(INTRODUCTION[0], 118),
-        "",
-        *textwrap.wrap(INTRODUCTION[1], 118),
-        "",
-        *textwrap.wrap(INTRODUCTION[2], 118),
-        "",
-        *textwrap.wrap(INTRODUCTION[3], 118),
-    ]
-    for title, text, rows in sections():
-        lines += ["", f"## {title}", ""]
-        lines += [text, ""] if text else []
-        lines += table("setting", rows)
-    from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import name_of
-
-    lines += ["", "## Options of single playbooks", "", "docs/training.md lists those of training runs."]
-    for playbook, options in other_options().items():
-        lines += ["", f"### {name_of(playbook)}", "", *table("option", options)]
+    lines = ["# Playbooks"]
+    for paragraph in PLAYBOOKS_INTRODUCTION:
+        lines += ["", *textwrap.wrap(paragraph, 118)]
+    for name, text in run_options.PLAYBOOKS.items():
+        lines += ["", f"## {name}", "", f"`ansible-playbook deeplearning.aws.{name}`", "", text]
+        options = run_options.options_of(name).values()
+        lines += ["", *(f"* `{option.name}`: {option.help} ({form(option)})" for option in options)] if options else []
     return "\n".join(lines) + "\n"
 
 
@@ -109,7 +104,11 @@ def group_vars() -> str:
     return "\n".join(lines) + "\n"
 
 
-FILES = {"docs/settings.md": markdown, "inventory/group_vars/all.yml": group_vars}
+FILES = {
+    "docs/settings.md": settings_page,
+    "docs/playbooks.md": playbooks_page,
+    "inventory/group_vars/all.yml": group_vars,
+}
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "collections"))

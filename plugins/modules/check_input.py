@@ -19,7 +19,7 @@ description:
   - A setting that is not given is as the cluster was made, by the record in its bucket (C(settings.json)), or the
     default for a new cluster. For audit and destroy only what is given counts.
   - Otherwise AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.
-  - The settings are listed in the collection's F(docs/settings.md), the options of runs in F(docs/training.md).
+  - The settings are listed in the collection's F(docs/settings.md), the options in F(docs/playbooks.md).
 options:
   playbook:
     description: The playbook whose options are validated.

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 
 project = "deeplearning.aws"
 author = "The deeplearning.aws contributors"
-extensions = ["myst_parser", "sphinx_antsibull_ext"]
+extensions = ["myst_parser", "sphinx_antsibull_ext", "sphinx_copybutton"]
 root_doc = "docs/index"
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_copy_source = False
 html_show_copyright = False
 pygments_style = "ansible"
+# A block without a language is a command or output.
+highlight_language = "text"
 # Each broken link is a warning, and each warning fails the build.
 nitpicky = True
 myst_heading_anchors = 4

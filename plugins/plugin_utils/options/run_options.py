@@ -492,12 +492,32 @@ TABLE: Sequence[Option] = (
         ("image",),
     ),
 )
-PLAYBOOKS = (
-    *("site", "emr", "plan", "provision", "configure", "status", "audit", "health", "destroy", "stage", "image"),
-    *("extend", "replace", "logs", "status_page", "train", "evaluate", "follow", "stop", "report", "tensorboard"),
-    *("new_project", "get"),
-)
-RUN_PLAYBOOKS = ("train", "evaluate", "follow", "stop", "report", "tensorboard", "status", "get")
+PLAYBOOKS = {
+    "site": "Makes AWS match the settings, waits until the machines are members, and ends with the health report.",
+    "emr": "Does the same with EMR's machines.",
+    "plan": "Checks the settings against the account, and prints what would be created and its price. Changes nothing.",
+    "provision": "Creates the resources in AWS, and waits for the machines: the first part of `site.yml`.",
+    "configure": "Configures all machines by ssh, for example after something on them was changed by hand.",
+    "status": "Describes the cluster on one screen, or with `run_id` a run.",
+    "health": "Checks each node and its connections to the others.",
+    "train": "Starts a run and follows it.",
+    "follow": "Follows a run again, from its beginning.",
+    "stop": "Ends the processes of a run on all nodes.",
+    "evaluate": "Evaluates a checkpoint of a run.",
+    "tensorboard": "Starts TensorBoard on the master, and prints the tunnel to it.",
+    "report": "Writes a page with a table and plots of runs.",
+    "get": "Brings the model, the checkpoints, the logs or the curves of a run to this machine or to a bucket.",
+    "stage": "Copies a data set to the account's bucket of data sets, and to the file system.",
+    "status_page": "Serves a page with members, their load and the curves of runs, through a tunnel.",
+    "logs": "Writes an archive with what shows why something failed, from AWS, nodes and runs.",
+    "replace": "Terminates the machine of a node, so that Auto Scaling launches another one for it.",
+    "extend": "Postpones the end of the machines.",
+    "image": "Makes an AMI with the environments of frameworks, so that machines boot faster.",
+    "audit": "Lists the resources of one cluster, or of all.",
+    "destroy": "Removes what the cluster created, and checks at its end that nothing is left.",
+    "new_project": "Writes the files of a project of your own into a folder. Existing files stay as they are.",
+}
+"""The playbooks that people start, with what each does."""
 
 
 def name_of(playbook: str) -> str:
