@@ -406,6 +406,25 @@ def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cl
     assert cluster.says(MASTER, f"ls -A {usual}/code") == "cifar\nshared"
 
 
+@pytest.mark.stand_in(PLAIN_SCRIPT)
+def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster: Cluster, tmp_path: Path) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "word.py").write_text('WORD = "relative"')
+    (package / "train.py").write_text("import os; from .word import WORD; print(__package__, WORD, os.getcwd())")
+    options = {"framework": "pytorch", "python": "/usr/bin/python3", "module": "pkg.train", "sync": str(tmp_path)}
+    ran = train(cluster, **options, nodes=1, run_id="module")
+    assert ran.code == 0, ran.output[-3000:]
+    run = f"/efs/runs/{cluster.name}/module"
+    printed = f"pkg relative {run}/code"
+    assert printed in cluster.says(MASTER, f"cat {run}/logs/*.worker0.log")
+    cluster.says(MASTER, f"touch {run}/checkpoints/weights.bin")
+    evaluated = message(cluster.play("playbooks/evaluate.yml", run_id="module"))
+    match = re.search(r"What the script printed is on the nodes, in (\S+)/logs", evaluated)
+    assert match, evaluated[-3000:]
+    assert printed in cluster.says(MASTER, f"cat {match[1]}/logs/*.worker0.log")
+
+
 def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, awkward: Played) -> None:
     heard = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
     assert heard == [[*AWKWARD[:3], "1 of 2", *AWKWARD[4:]], "s3cr3t 'x'"]

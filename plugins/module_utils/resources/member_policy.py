@@ -40,6 +40,8 @@ class MemberAccess:
     bucket: str
     read: Sequence[str] = ()
     write: Sequence[str] = ()
+    kms_keys: Sequence[str] = ()
+    """The ARNs of the keys that encrypt these locations."""
     logs: str = ""
     """Where EMR's machines store EMR's logs. Empty: their prefix of the cluster's own bucket."""
     emr_subnets: Sequence[str] = ()
@@ -115,6 +117,11 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
     statements += _list_statements(s3, readable)
     if writable:
         statements.append(_statement("WriteFurtherData", _WRITE, objects))
+    if access.kms_keys:
+        # S3 asks for a new key of data for each object that it stores.
+        use = ["kms:Decrypt", *(["kms:GenerateDataKey"] if writable else [])]
+        through_s3 = {"Condition": {"StringEquals": {"kms:ViaService": f"s3.{access.region}.amazonaws.com"}}}
+        statements.append(_statement("UseKeysOfFurtherData", use, list(access.kms_keys)) | through_s3)
     if log_objects:
         statements.append(_statement("StoreLogs", ["s3:PutObject"], log_objects) | of_account)
     denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": _WRITE}

@@ -103,6 +103,9 @@ def name(value: Any) -> str:
 region = _matching("region", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", "give the name of a region")
 role_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "give the ARN of an IAM role")
 policy_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "give the ARN of an IAM policy")
+kms_key = _matching(
+    "ARN", r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+", "give the ARN of a KMS key, not of an alias"
+)
 instance_type = _matching("type", r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "give the name of an EC2 instance type")
 emr_release = _matching("emr-…", r"emr-\d{1,2}\.\d{1,3}\.\d{1,3}", "give a release of EMR, such as emr-7.14.0")
 emr_application = _matching("name", r"[A-Za-z][A-Za-z0-9-]*", "give the name of an application of EMR, such as Spark")

@@ -344,6 +344,13 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "S3 buckets, or bucket/prefix, that the machines may read and write. In the cluster's own bucket: the "
                 "prefix `results`, or below it.",
             ),
+            Option(
+                "cluster_s3_kms_keys",
+                r.list_of(r.kms_key),
+                [],
+                ["arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"],
+                "KMS keys that encrypt these buckets: the machines may use them through S3 alone.",
+            ),
         ),
     ),
     (

@@ -159,6 +159,7 @@ def test_what_is_right_gets_its_type_once(name: str, options: Any, read: Any) ->
         ("s3_read", ["Data"], "of Data, give the name of a bucket"),
         ("s3_read", ["data/*"], "no wildcards"),
         ("s3_write", ["arn:aws:s3:::data"], "give the name of a bucket"),
+        ("s3_kms_keys", ["alias/data"], "give the ARN of a KMS key, not of an alias"),
         ("tags", "team=vision", "it is no map in JSON"),
         ("tags", {"Name": "x"}, "of Name, take another name"),
         ("tags", {"deeplearning:cluster": "x"}, "take another name"),

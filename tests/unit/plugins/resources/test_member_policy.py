@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[4]
 ACCOUNT = "123456789012"
 BUCKET = f"red-{ACCOUNT}-us-east-1"
 DATA = f"{ACCOUNT}-us-east-1-deeplearning-data"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ME, OTHER = "AROAWORKER:i-01", "AROAMASTER:i-02"
 FULL_ACCESS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 
@@ -161,6 +162,24 @@ def test_a_bucket_includes_its_prefixes() -> None:
     assert decided(granted, "ListBucket", "public", prefix="b/") == "allowed"
 
 
+@pytest.mark.parametrize(
+    ("write", "service", "action", "outcome"),
+    [
+        ([], "s3.us-east-1", "Decrypt", "allowed"),
+        ([], "s3.us-east-1", "GenerateDataKey", "implicitly denied"),
+        (["results"], "s3.us-east-1", "GenerateDataKey", "allowed"),
+        (["results"], "ec2.us-east-1", "Decrypt", "implicitly denied"),
+        (["results"], "s3.us-east-1", "Encrypt", "implicitly denied"),
+    ],
+)
+def test_a_key_is_used_for_objects_alone(write: list[str], service: str, action: str, outcome: str) -> None:
+    access = MemberAccess("red", "us-east-1", ACCOUNT, BUCKET, ["datasets"], write, [KEY])
+    granted = parse_policy(policy_for("worker", access))
+    context = context_of({"kms:ViaService": f"{service}.amazonaws.com"})
+    assert decide([granted], f"kms:{action}", KEY, context).outcome == outcome
+    assert decide([granted], f"kms:{action}", KEY[:-1], context).outcome == "implicitly denied"
+
+
 def test_the_role_renders_it(tmp_path: Path) -> None:
     variables = {
         "iam_cluster": "red",
@@ -172,6 +191,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
         "iam_workers_associate": False,
         "iam_s3_read": ["datasets/imagenet/"],
         "iam_s3_write": [BUCKET, "results"],
+        "iam_s3_kms_keys": [KEY],
         "iam_tags": {},
         "iam_emr": False,
         "iam_emr_logs": "",
@@ -197,7 +217,7 @@ def test_the_role_renders_it(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     access = MemberAccess(
-        "red", "us-east-1", ACCOUNT, BUCKET, ["datasets/imagenet"], [BUCKET, "results"], partition="aws-cn"
+        "red", "us-east-1", ACCOUNT, BUCKET, ["datasets/imagenet"], [BUCKET, "results"], [KEY], partition="aws-cn"
     )
     for role in ("master", "worker"):
         rendered = json.loads((tmp_path / f"{role}.json").read_text(encoding="utf-8"))

@@ -205,7 +205,7 @@ def test_files_that_hold_secrets_stay_here_and_are_named(tmp_path: Path) -> None
 
 
 def test_the_documentation_names_what_is_not_sent() -> None:
-    text = (Path(__file__).parents[4] / "docs/training.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs/your-script.md").read_text(encoding="utf-8")
     assert f"These stay on your machine: `{' '.join(code_archive.SECRET)}`." in " ".join(text.split())
 
 
