@@ -79,7 +79,8 @@ options:
     default: false
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
-    C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances), C(ec2:DescribeInstanceTypes),
+    C(ec2:DescribeAddresses), C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances),
+    C(ec2:DescribeInstanceTypes),
     C(ec2:DescribeInstanceTypeOfferings), C(ec2:DescribeKeyPairs), C(ec2:DescribeLaunchTemplates),
     C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
     C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),

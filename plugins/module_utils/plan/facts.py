@@ -111,6 +111,8 @@ class AccountFacts:
     """Which of the types each zone offers."""
     key_pairs: Sequence[Item] | None
     failures: Sequence[str]
+    account_usage: Mapping[quotas.AccountQuota, tuple[Item, Sequence[Item]]] = field(default_factory=dict)
+    """The quotas of the account that the cluster needs something of, with all that counts towards them."""
     ends: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """When the machines are scheduled to end, as `scheduled_ends` returns it."""
     foreign_actions: Sequence[ForeignAction] = ()
@@ -166,6 +168,7 @@ def gather_facts(
         image=_describe_image(reader, cluster, types or {}),
         quotas=limits,
         other_instances=_describe_other_instances(reader, cluster, limits),
+        account_usage=_describe_account_usage(reader, cluster, emr),
         vpcs=vpcs,
         subnets=reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}) if external_vpc else None,
         route_tables=(
@@ -457,13 +460,28 @@ def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceT
 
 
 def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> dict[str, Item]:
-    limits = {code: _describe_quota(reader, code) for code in quotas.needs(quotas.machine_counts(cluster, types))}
+    limits = {
+        code: _describe_quota(reader, "ec2", code) for code in quotas.needs(quotas.machine_counts(cluster, types))
+    }
     return {code: limit for code, limit in limits.items() if limit is not None}
 
 
-def _describe_quota(reader: _Reader, code: str) -> Item | None:
+def _describe_account_usage(
+    reader: _Reader, cluster: Cluster, emr: bool
+) -> dict[quotas.AccountQuota, tuple[Item, Sequence[Item]]]:
+    usage = {}
+    for kind in quotas.account_needs(cluster, emr):
+        limit, existing = _describe_quota(reader, kind.service, kind.code), reader.ec2(kind.operation, kind.key)
+        if limit is not None and existing is not None:
+            usage[kind] = (limit, existing)
+    return usage
+
+
+def _describe_quota(reader: _Reader, service: str, code: str) -> Item | None:
     for operation in ("get_service_quota", "get_aws_default_service_quota"):
-        answer = reader.call("service-quotas", operation, "NoSuchResourceException", ServiceCode="ec2", QuotaCode=code)
+        answer = reader.call(
+            "service-quotas", operation, "NoSuchResourceException", ServiceCode=service, QuotaCode=code
+        )
         if answer is None:
             return None
         if answer:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
@@ -250,6 +251,13 @@ def check_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
                 f"the quota of Spot instances of {kind.type} is not known to this collection: compare {kind.desired} x "
                 f"{kind.vcpus} vCPUs with Service Quotas, https://{facts.region}.console.aws.amazon.com/servicequotas"
             )
+
+
+def check_account_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    needs = quotas.account_needs(cluster, facts.emr is not None)
+    for kind, (limit, existing) in facts.account_usage.items():
+        own = sum(tags_of(item.get("Tags")).get(CLUSTER_TAG) == cluster["name"] for item in existing)
+        yield from quotas.check_account(facts.region, kind, limit, needs[kind], own, len(existing) - own)
 
 
 def _known_needs(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[str, tuple[int, int], int]]:

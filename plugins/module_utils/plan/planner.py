@@ -103,6 +103,7 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     yield from machines.check_types(facts, cluster)
     yield from machines.check_image(facts, cluster)
     yield from machines.check_quotas(facts, cluster)
+    yield from machines.check_account_quotas(facts, cluster)
     yield from machines.check_disk_key(facts)
     yield from network.check_vpc(facts, cluster)
     yield from network.check_file_system(facts, cluster)

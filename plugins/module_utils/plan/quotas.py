@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Compare the vCPUs of a cluster with the account's quotas."""
+"""Compare the vCPUs, the addresses and the network of a cluster with the account's quotas."""
 
 from __future__ import annotations
 
@@ -38,6 +38,31 @@ _FAMILIES: Sequence[Family] = (
     Family(("hpc",), "L-F7808C92", ""),
 )
 STANDARD = Family(("a", "c", "d", "h", "i", "m", "r", "t", "z"), "L-1216C47A", "L-34B43A08")
+
+
+class AccountQuota(NamedTuple):
+    """A quota that everything of a kind in the account and region counts towards, by whomever it was created."""
+
+    service: str
+    code: str
+    unit: str
+    operation: str
+    """The operation of EC2 that lists it, with the key of the answer."""
+    key: str
+
+
+ADDRESSES = AccountQuota("ec2", "L-0263D0A3", "addresses", "describe_addresses", "Addresses")
+VPCS = AccountQuota("vpc", "L-F678F1CE", "VPCs", "describe_vpcs", "Vpcs")
+
+
+def account_needs(cluster: Mapping[str, Any], emr: bool) -> dict[AccountQuota, int]:
+    """Return how much of each a cluster has: a VPC, an address for its NAT gateway, and one for a public master.
+
+    EMR's machines have public addresses of their subnet, and then no NAT gateway.
+    """
+    vpcs = int(not cluster["vpc_id"])
+    addresses = 0 if emr and cluster["public"] else vpcs + int(cluster["public"])
+    return {quota: need for quota, need in ((ADDRESSES, addresses), (VPCS, vpcs)) if need}
 
 
 def family_of(instance_type: str) -> Family:
@@ -105,14 +130,33 @@ def check(region: str, quota: Mapping[str, Any], need: tuple[int, int], in_use: 
     left = max(0, limit - in_use)
     if desired <= left:
         return
-    code = quota["QuotaCode"]
-    name = f'The quota "{quota["QuotaName"]}" ({code}) in {region} is {limit} vCPUs'
-    others = f", of which {in_use} are in use outside this cluster" if in_use else ""
-    hint = (
-        f"Request {desired + in_use} (it may take days): "
-        f"https://{region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{code}"
-    )
+    name, hint = _name(region, quota, "vCPUs", in_use), _hint(region, "ec2", quota, desired + in_use)
     if minimum > left:
-        yield Finding(f"{name}{others}: at least {minimum} are needed, and {desired} for all machines. {hint}")
+        yield Finding(f"{name}: at least {minimum} are needed, and {desired} for all machines. {hint}")
     else:
-        yield note(f"{name}{others}: {desired} are needed for all machines, so some will be missing. {hint}")
+        yield note(f"{name}: {desired} are needed for all machines, so some will be missing. {hint}")
+
+
+def check_account(
+    region: str, kind: AccountQuota, quota: Mapping[str, Any], need: int, own: int, others: int
+) -> Iterator[Finding]:
+    """Yield a problem if the quota does not allow what the cluster does not have yet.
+
+    `own`, `others`: how many this cluster has, and everything else in the account's region, other clusters included.
+    """
+    if need > own and need + others > math.floor(quota["Value"]):
+        yield Finding(
+            f"{_name(region, quota, kind.unit, others)}: the cluster needs {need}. "
+            f"{_hint(region, kind.service, quota, need + others)}. Or use an existing VPC (cluster_vpc_id)."
+        )
+
+
+def _name(region: str, quota: Mapping[str, Any], unit: str, in_use: int) -> str:
+    others = f", of which {in_use} are in use outside this cluster" if in_use else ""
+    limit = math.floor(quota["Value"])
+    return f'The quota "{quota["QuotaName"]}" ({quota["QuotaCode"]}) in {region} is {limit} {unit}{others}'
+
+
+def _hint(region: str, service: str, quota: Mapping[str, Any], value: int) -> str:
+    pages = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{service}/quotas"
+    return f"Request {value} (it may take days): {pages}/{quota['QuotaCode']}"

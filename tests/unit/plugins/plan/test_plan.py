@@ -109,8 +109,9 @@ def test_an_empty_account(planned: Any, aws: Account) -> None:
 def test_no_call_is_made_twice(planned: Any, aws: Account) -> None:
     before = len(aws.calls())
     planned(**network_of(aws), master_instance_type="g5.2xlarge", security_group_ids=[])
-    # The price list takes one type in a call.
-    reads = [call for call in aws.calls()[before:] if call != "pricing:GetProducts"]
+    # The price list takes one type in a call, and a quota is asked for by its code.
+    of_one = ("pricing:GetProducts", "service-quotas:GetServiceQuota")
+    reads = [call for call in aws.calls()[before:] if call not in of_one]
     calls = [call for call in reads if call.rpartition(":")[2].startswith(("Describe", "Get"))]
     assert sorted(set(calls)) == sorted(calls)
 
@@ -263,6 +264,55 @@ def test_a_quota_too_small_for_all_is_a_note(planned: Any, aws: Account) -> None
     plan = planned(worker_count=2)
     assert "12 are needed for all machines, so some will be missing" in plan["notes"][0]
     assert plan["quotas"][0]["need"] == 12
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "problem"),
+    [
+        ("L-0263D0A3", 4, None),
+        ("L-0263D0A3", 3, "is 3 addresses, of which 2 are in use outside this cluster: the cluster needs 2. Request 4"),
+        ("L-F678F1CE", 2, "is 2 VPCs, of which 2 are in use outside this cluster: the cluster needs 1. Request 3"),
+    ],
+)
+def test_what_all_clusters_of_the_account_have_counts(
+    refused: Any, planned: Any, aws: Account, code: str, limit: int, problem: str | None
+) -> None:
+    ec2 = aws.client("ec2")
+    tags = [{"Key": "deeplearning:cluster", "Value": "other"}]
+    for kind in ("elastic-ip", "vpc"):
+        specified = [{"ResourceType": kind, "Tags": tags}]
+        if kind == "vpc":
+            ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=specified)
+        else:
+            for _number in range(2):
+                ec2.allocate_address(TagSpecifications=specified)
+    aws.cloud.faults.add("quota", {"code": code}, limit)
+    if problem:
+        assert problem in refused()[0]
+    else:
+        planned()
+
+
+def test_a_clusters_own_addresses_are_there_already() -> None:
+    limit = {"QuotaName": "Elastic IPs", "QuotaCode": "L-0263D0A3", "Value": 5.0}
+    found = [list(quotas.check_account("us-east-1", quotas.ADDRESSES, limit, 2, own, 4)) for own in (0, 1, 2)]
+    assert [len(findings) for findings in found] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "emr", "addresses", "vpcs"),
+    [
+        ({}, False, 2, 1),
+        ({"public": False}, False, 1, 1),
+        ({"vpc_id": "vpc-1"}, False, 1, 0),
+        ({"vpc_id": "vpc-1", "public": False}, False, 0, 0),
+        ({}, True, 0, 1),
+        ({"public": False}, True, 1, 1),
+    ],
+)
+def test_what_a_cluster_needs_of_the_account(settings: dict[str, Any], emr: bool, addresses: int, vpcs: int) -> None:
+    needs = quotas.account_needs({"vpc_id": "", "public": True, **settings}, emr)
+    assert (needs.get(quotas.ADDRESSES, 0), needs.get(quotas.VPCS, 0)) == (addresses, vpcs)
 
 
 def test_a_new_account_has_the_default_quotas(planned: Any, aws: Account) -> None:
