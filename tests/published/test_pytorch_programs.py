@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import subprocess
-import sys
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,8 +10,8 @@ import pytest
 from tests.digits import digits
 from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
-from tests.published.kit import FOLDER, MASTER, send
-from tests.published.programs import ACCELERATE_SCRIPT, DDP, LIGHTNING_DEMO, PackagedFile
+from tests.published.kit import MASTER, Environment, create_environment
+from tests.published.programs import ACCELERATE_SCRIPT, DDP, LIGHTNING_DEMO
 
 pytestmark = [
     pytest.mark.long,
@@ -24,16 +19,6 @@ pytestmark = [
 ]
 
 RANKS = range(4)
-DOWNLOAD = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:")
-CREATE = """
-set -e
-$(deeplearning env pytorch)
-python -m venv {environment}
-cd {environment}/lib/python3*/site-packages
-echo $VIRTUAL_ENV/lib/python3*/site-packages > pytorch.pth
-{environment}/bin/pip install -q --no-compile --no-index --no-deps {wheels}/*.whl
-"""
-"""As in docs/training.md, but without an index."""
 DECLARE_OPERATORS = """
 cat >> {environment}/lib/python3*/site-packages/torchvision/extension.py << 'END'
 for name in ("nms", "qnms"):
@@ -58,34 +43,6 @@ trainer = Trainer(
 trainer.fit(model)
 print(f"rank {trainer.global_rank} has {model.layer.weight.sum().item()}")
 """
-
-
-@dataclass
-class Environment:
-    """An environment of the user's own on the nodes' PyTorch, on the file system."""
-
-    python: str
-    wheels: Path
-    """The folder of its wheels, on this machine."""
-
-    def extract(self, file: PackagedFile) -> bytes:
-        content = zipfile.ZipFile(self.wheels / file.wheel).read(file.path)
-        if hashlib.sha256(content).hexdigest() != file.sha256:
-            pytest.fail(f"{file.path} in {file.wheel} is not the published one: its SHA-256 differs", pytrace=False)
-        return content
-
-
-def create_environment(cluster: Cluster, name: str, wheels: Path, more: str = "") -> Environment:
-    """Download what requirements-NAME.txt pins, and install it on the master as a user would."""
-    pins = Path(__file__).with_name(f"requirements-{name}.txt")
-    words = [*DOWNLOAD, "--python-version", "3.11", "--require-hashes", "-r", pins, "-d", wheels]
-    subprocess.run(words, check=True, timeout=300)
-    sent, environment = f"{FOLDER}/wheels-{name}", f"{FOLDER}/environment-{name}"
-    send(cluster, wheels, sorted(wheel.name for wheel in wheels.iterdir()), sent)
-    lines = (CREATE + more).format(environment=environment, wheels=sent)
-    created = cluster.ssh(MASTER, "bash -l", input=lines, timeout=300)
-    assert created.returncode == 0, created.stdout + created.stderr
-    return Environment(f"{environment}/bin/python", wheels)
 
 
 @pytest.fixture(scope="module")
