@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,6 +31,10 @@ REPOSITORY = "https://git.example.com/deeplearning.aws"
 CHANGELOG = "CHANGELOG.rst"
 NEEDED = ("meta/ee-requirements.txt", "meta/ee-bindep.txt")
 """What the playbooks need on the operator's machine."""
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
+MADE = "docs/reference"
+"""The pages of modules, plugins and roles, which are made for the site alone."""
 
 
 def built(folder: Path) -> Path:
@@ -139,6 +144,17 @@ def problems_in_execution_environment(tarball: Path, folder: Path) -> list[str]:
     return [f"ansible-builder introspect does not find {line}" for line in missing]
 
 
+def problems_in_links(collection: Path) -> list[str]:
+    """Return the relative links of pages that lead to nothing in the built collection."""
+    problems = []
+    for page in sorted(collection.rglob("*.md")):
+        for target in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+            path = (page.parent / target).resolve()
+            if not path.exists() and not path.is_relative_to(collection / MADE):
+                problems.append(f"{page.relative_to(collection)} links to {target}, which is not in the collection")
+    return problems
+
+
 def main() -> int:
     subprocess.run(["make", "-s", "-C", ROOT, "packaging", f"VENV={VENV.relative_to(ROOT)}"], check=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -149,6 +165,7 @@ def main() -> int:
         collection = unpacked(tarball, copied_to)
         problems = [
             *problems_for_galaxy(tarball, copied_to),
+            *problems_in_links(collection),
             *problems_in_documentation(collection, copied_to),
             *problems_in_changelog(copied_to),
             *problems_in_execution_environment(tarball, copied_to),

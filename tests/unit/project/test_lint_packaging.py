@@ -94,6 +94,15 @@ def test_what_the_documentation_linter_finds_is_a_problem(folder: Path, tools: P
     assert packaging.problems_in_documentation(folder, folder) == [problem]
 
 
+def test_links_that_lead_to_nothing_are_named(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(
+        "[a](docs/a.md#part) [b](docs/b.md) [c](https://c.example) [d](#d) [e](docs) `[f](f)`\n```\n[g](g.md)\n```\n"
+    )
+    (tmp_path / "docs/a.md").write_text("[r](reference/index.rst) [up](../README.md)")
+    assert packaging.problems_in_links(tmp_path) == ["README.md links to docs/b.md, which is not in the collection"]
+
+
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
