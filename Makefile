@@ -64,7 +64,7 @@ tools/step $(log) "Python packages into $(1) ($(log))" $$install --require-hashe
 endef
 
 .PHONY: venv
-venv: $(VENV)/.installed
+venv: $(VENV)/.installed ## .venv alone, as any user: the pinned versions of what playbooks and tests need
 
 # The project itself has no checksum, so it is installed on its own.
 $(VENV)/.installed: requirements.txt pyproject.toml | python
