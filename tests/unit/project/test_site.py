@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 from tests.browser import page_text, screenshot
 
@@ -63,6 +64,22 @@ def test_a_page_loads_nothing_from_elsewhere_and_the_theme_complains_of_none(sit
     loaded = {match["src"] or match["href"] for page in pages for match in LOADED.finditer(page)}
     assert loaded
     assert [address for address in loaded if address.startswith(("http:", "https:", "//"))] == []
+
+
+def test_commands_can_be_copied_and_output_has_no_colours(site: Path) -> None:
+    assert 'class="copybtn' in page_text(f"file://{site}/docs/start.html")
+    costs = (site / "docs/costs.html").read_text()
+    assert 'class="highlight-text' in costs and 'class="highlight-default' not in costs
+
+
+def test_each_setting_has_an_address(site: Path) -> None:
+    page = (site / "docs/settings.html").read_text()
+    assert [name for name in TABLE if f'id="{name}"' not in page] == []
+
+
+def test_guides_are_found_before_decisions(site: Path) -> None:
+    results = re.findall(r'<li[^>]*><a href="(docs/[^"?#]*)', page_text(f"file://{site}/search.html?q=checkpoint"))
+    assert results and not results[0].startswith(("docs/decisions/", "docs/architecture", "docs/benchmarks"))
 
 
 @pytest.mark.usefixtures("site")
