@@ -29,6 +29,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schedule
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.quotas import AccountQuota
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters, groups_of
 
 Cluster = Mapping[str, Any]
@@ -111,7 +112,7 @@ class AccountFacts:
     """Which of the types each zone offers."""
     key_pairs: Sequence[Item] | None
     failures: Sequence[str]
-    account_usage: Mapping[quotas.AccountQuota, tuple[Item, Sequence[Item]]] = field(default_factory=dict)
+    account_usage: Mapping[AccountQuota, tuple[Item, Sequence[Item]]] = field(default_factory=dict)
     """The quotas of the account that the cluster needs something of, with all that counts towards them."""
     ends: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """When the machines are scheduled to end, as `scheduled_ends` returns it."""
@@ -468,8 +469,8 @@ def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, Inst
 
 def _describe_account_usage(
     reader: _Reader, cluster: Cluster, emr: bool
-) -> dict[quotas.AccountQuota, tuple[Item, Sequence[Item]]]:
-    usage = {}
+) -> dict[AccountQuota, tuple[Item, Sequence[Item]]]:
+    usage: dict[AccountQuota, tuple[Item, Sequence[Item]]] = {}
     for kind in quotas.account_needs(cluster, emr):
         limit, existing = _describe_quota(reader, kind.service, kind.code), reader.ec2(kind.operation, kind.key)
         if limit is not None and existing is not None:

@@ -52,7 +52,7 @@ def test_each_statement_has_its_line() -> None:
 
 
 def test_what_members_may_do_is_what_their_roles_hold() -> None:
-    access = MemberAccess("red", "us-east-1", "123456789012", "own", ["further"], ["results"], idle_end=True)
+    access = MemberAccess("red", "us-east-1", "123456789012", "own", ["further"], ["results"], ["key"], idle_end=True)
     kinds = {
         "on master and workers": [*bucket_statements(access), lifecycle_statement("worker", access)],
         "on the master alone": master_statements(access),
