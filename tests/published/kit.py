@@ -27,7 +27,7 @@ cd {environment}/lib/python3*/site-packages
 echo $VIRTUAL_ENV/lib/python3*/site-packages > pytorch.pth
 {environment}/bin/pip install -q --no-compile --no-index --no-deps {wheels}/*.whl
 """
-"""As in docs/training.md, but without an index."""
+"""As in docs/training.md and docs/notebooks.md, but without an index."""
 
 
 def send(cluster: Cluster, folder: Path, names: list[str], target: str) -> None:
