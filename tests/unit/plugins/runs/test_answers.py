@@ -27,6 +27,7 @@ RUN = {
     "processes_per_node": 1024,
     "servers": None,
     "processor": True,
+    "as_module": False,
 }
 PROGRESS = {"epoch": 1, "step": 2, "loss": 0.5, "accuracy": 0.5, "samples_per_second": 8, "seconds_left": 60}
 LISTED = {
@@ -78,7 +79,8 @@ VALID: dict[str, dict[str, Any]] = {
     "members forget": {"changed": True},
 }
 OPTIONAL = {
-    *("requirements", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress", "runs"),
+    *("requirements", "data", "own_copy", "nodes", "processes_per_node", "servers", "processor", "progress"),
+    *("as_module", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
     *("cost", "so_far", "at_end"),
     # Made here, of the others.
