@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from deeplearning.runs import packages, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.packages import PackageArchive
 
-from tests.unit.node.runs_kit import record
+from tests.unit.node.runs_kit import CONFIG, record
 
 FRAMEWORK = "core"
 
@@ -153,18 +154,26 @@ def test_what_contradicts_the_environment_is_named_with_both_sides(run: Run, req
     assert os.listdir(paths.PACKAGES) == [] and not os.path.exists(archive.path)
 
 
-def test_no_other_node_tries_what_has_failed_until_the_run_is_started_again(
+def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_started_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, archive, folder = run("absent")
+    monkeypatch.setattr(packages, "read_config", lambda: CONFIG)
+    monkeypatch.setattr(packages, "create_root", lambda user: None)
+    monkeypatch.setattr(packages, "become", lambda user: None)
+    monkeypatch.setattr(packages, "runs_root", lambda config: os.path.dirname(archive.root))
     with pytest.raises(UserError, match="No matching distribution"):
-        packages.install(made, archive, folder)
+        packages.main([folder.path])
+    monkeypatch.setattr(units, "run_once", None)
+    doing, problem = packages.make_if_missing(folder.run(), folder)
+    assert doing == "" and problem.startswith("its packages cannot be installed: ERROR: No matching distribution")
+    assert problem.endswith(f"({socket.gethostname()})")
     monkeypatch.setattr(packages, "Builder", None)
     with pytest.raises(UserError, match="No matching distribution"):
-        packages.install(made, archive, folder)
+        packages.build_for_all(made, archive, folder)
     folder.write("run.json", folder.run() | {"asked_at": "later"})
     with pytest.raises(TypeError):
-        packages.install(made, archive, folder)
+        packages.build_for_all(made, archive, folder)
 
 
 def test_another_environment_has_other_packages(run: Run) -> None:
@@ -178,7 +187,7 @@ def test_a_unit_installs_them_and_a_survey_says_so(run: Run, monkeypatch: pytest
     started: list[Any] = []
     answers = ["", "deeplearning: they contradict"]
     monkeypatch.setattr(units, "run_once", lambda unit, argv: started.append((unit, argv)) or answers[len(started) - 1])
-    assert packages.make_if_missing(folder.run(), folder) == ("its packages are installed", "")
+    assert packages.make_if_missing(folder.run(), folder) == ("it installs its packages", "")
     assert packages.make_if_missing(folder.run(), folder) == ("", "its packages cannot be installed: they contradict")
     unit = (f"deeplearning-packages-{folder.run()['run_id']}.service", [paths.PROGRAM, "run", "packages", folder.path])
     assert started == [unit, unit]

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from typing import Any
 from deeplearning import programs, safe_paths
 from deeplearning.boot.system import APT_GET
 from deeplearning.config import read_config
-from deeplearning.contract import atomic_file, paths
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.identity import as_root, become
@@ -34,6 +35,8 @@ from deeplearning.runs.gpu_proofs import start_of
 
 FILE = "requirements.txt"
 """In the run's folder."""
+PROBLEM = "packages.json"
+"""In the run's folder: why a node could not install them, which is the run's end: all nodes have the same file."""
 LOG = "logs/packages.log"
 """In the run's folder: what pip has printed."""
 OLDEST_PIP = (22, 3)
@@ -97,11 +100,14 @@ def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
             return "", ""
     except (OSError, ValueError, KeyError, TypeError) as error:
         return "", f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
+    failed = folder.read(PROBLEM) or {}
+    if failed.get("run") == start_of(run):
+        return "", f"its packages cannot be installed: {failed['problem']}"
     unit = f"deeplearning-packages-{run['run_id']}.service"
     problem = units.run_once(unit, [paths.PROGRAM, "run", "packages", folder.path])
     if problem:
         return "", f"its packages cannot be installed: {problem.removeprefix('deeplearning: ')}"
-    return "its packages are installed", ""
+    return "it installs its packages", ""
 
 
 def main(argv: list[str]) -> int:
@@ -112,7 +118,12 @@ def main(argv: list[str]) -> int:
     folder = Folder(argv[0])
     run = folder.run()
     packages = of_run(folder, run["framework"], run["python"])
-    install(packages, PackageArchive(f"{runs_root(config)}/.packages", packages.digest), folder)
+    archive = PackageArchive(f"{runs_root(config)}/.packages", packages.digest)
+    try:
+        install(packages, archive, folder)
+    except (UserError, OSError) as error:
+        folder.write(PROBLEM, {"run": start_of(run), "problem": f"{error} ({socket.gethostname()})"})
+        raise
     return 0
 
 
@@ -141,15 +152,6 @@ class PackageArchive:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def problem(self, run: dict[str, Any]) -> str:
-        """Return why a node could not build them for this start of the run; empty if none has tried."""
-        failed = json.loads(atomic_file.read_or_none(f"{self.path}.failed") or b"{}")
-        return str(failed.get("problem", "")) if failed.get("run") == start_of(run) else ""
-
-    def note_problem(self, run: dict[str, Any], problem: str) -> None:
-        text = json.dumps({"run": start_of(run), "problem": problem})
-        atomic_file.replace(f"{self.path}.failed", text.encode())
-
 
 def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
     """Unpack the archive on this node's disk. Build it before, if no node has."""
@@ -168,18 +170,14 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
 
 
 def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
-    run = folder.run()
     with archive.exclusive():
-        if os.path.exists(archive.path):
-            return
-        if problem := archive.problem(run):
-            raise UserError(problem)
-        try:
+        # Another node has built it meanwhile, or could not.
+        failed = folder.read(PROBLEM) or {}
+        if failed.get("run") == start_of(folder.run()):
+            raise UserError(failed["problem"])
+        if not os.path.exists(archive.path):
             with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
                 Builder(packages, temporary, folder).build(archive.path)
-        except UserError as error:
-            archive.note_problem(run, str(error))
-            raise
 
 
 class Builder:
