@@ -43,6 +43,8 @@ class ActionModule(Action):
             return {"changed": False, "outcome": "unknown", "msg": f"Would wait until these are in service: {names}."}
         started = time.time()
         reports = options["reports"]
+        if not reports:
+            raise UserError("reports is not given: name the bucket, its account and the bundle of the machines.")
         try:
             aws = Aws.from_options(options)
             api = AutoScaling(aws)
@@ -51,7 +53,7 @@ class ActionModule(Action):
                 Policy(options["policy"]),
                 api.now() + options["timeout_seconds"],
                 options["settle_seconds"],
-                reports["bundle"] if reports else "",
+                reports["bundle"],
             )
             result = CapacityWatch(
                 api,
@@ -59,7 +61,12 @@ class ActionModule(Action):
                 rules,
                 options["since"] or started,
                 Display().display,
-                _setup_reports(aws, options) if reports else None,
+                SetupReports(
+                    aws,
+                    reports["bucket"],
+                    reports["account"],
+                    {group["name"]: group["role_id"] for group in options["groups"]},
+                ),
                 [
                     ElasticAddress(aws, group["name"], group["address"])
                     for group in options["groups"]
@@ -99,8 +106,3 @@ class ActionModule(Action):
         except (AwsError, UserError) as error:
             return {"failed": True, "outcome": "failed", "msg": str(error)}
         return {"changed": False, "outcome": "ready", "msg": f"{baking['id']} is the source of an image."}
-
-
-def _setup_reports(aws: Aws, options: Mapping[str, Any]) -> SetupReports:
-    role_ids = {group["name"]: group["role_id"] for group in options["groups"]}
-    return SetupReports(aws, options["reports"]["bucket"], options["reports"]["account"], role_ids)

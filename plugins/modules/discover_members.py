@@ -124,7 +124,7 @@ members:
   description:
     - The machines, the master first. Until the master has assigned a rank, it is 0 and the name is the instance id.
       The number of GPUs is null until the machine has reported. C(bundle) is the SHA-256 of the bundle that
-      configured it, empty if it was configured by ssh. C(held) is true if it is kept out of runs.
+      configured it, empty if none did. C(held) is true if it is kept out of runs.
   returned: success
   type: list
   elements: dict

@@ -27,7 +27,8 @@ description:
     O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
 options:
   groups:
-    description: The groups to wait for, all at once. If one fails, all fail. Give them, O(emr) or O(baking).
+    description:
+      - The groups to wait for, all at once. If one fails, all fail. Give them and O(reports), or O(emr), or O(baking).
     type: list
     elements: dict
     default: []
@@ -49,9 +50,9 @@ options:
         type: bool
         default: false
       role_id:
-        description: The unique id of the IAM role of the group's machines, for O(reports).
+        description: The unique id of the IAM role of the group's machines.
         type: str
-        default: ""
+        required: true
       address:
         description:
           - The allocation id of the Elastic IP address of the group's only machine. It is associated with its primary
@@ -104,8 +105,8 @@ options:
         required: true
   reports:
     description:
-      - For machines that configure themselves, and are in service only after that. Their reports are read from the
-        cluster's bucket, for the progress and for the reason of a failure.
+      - Where the machines of O(groups) report how they configure themselves, which they do before they are in service.
+        The reports are read for the progress and for the reason of a failure.
       - A machine that could not configure itself counts as missing. A machine that failed and keeps its place ends the
         wait if it is needed; if it failed with another bundle, it is terminated at the start, and another one is
         launched.
@@ -163,9 +164,15 @@ EXAMPLES = r"""
       - name: deeplearning-master
         desired: 1
         essential: true
+        role_id: "{{ master_role_id }}"
       - name: deeplearning-workers
         desired: 5
         minimum: 2
+        role_id: "{{ worker_role_id }}"
+    reports:
+      bucket: deeplearning-123456789012-us-east-1
+      account: "123456789012"
+      bundle: "{{ bundle_sha256 }}"
   register: machines
 """
 
@@ -193,8 +200,8 @@ groups:
 missing:
   description:
     - The machines that did not start, why (V(capacity), V(zone), V(not_yet), V(throttled),
-      V(configuration), V(setup), V(unknown), V(late)), and AWS's own message. With O(reports) C(details) are the ends
-      of the logs of some machines.
+      V(configuration), V(setup), V(unknown), V(late)), and AWS's own message. C(details) are the ends of the
+      logs of some machines.
   returned: when groups were watched
   type: list
   elements: dict

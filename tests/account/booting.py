@@ -55,7 +55,8 @@ class Nodes:
 
     @contextmanager
     def boot(self) -> Iterator[None]:
-        """Let machines boot in the meantime."""
+        """Let machines boot in the meantime, and from then on no machine without it."""
+        self.account.hold_machines()
         thread = threading.Thread(target=self._run)
         thread.start()
         try:

@@ -97,5 +97,5 @@ def prepare(account: Any, emr: bool = False) -> None:
         "cluster_ssh_allowed_cidrs": ["198.51.100.0/24"],
         "cluster_public_key_file": f"{account.key()}.pub",
         "cluster_worker_count": WORKERS,
-        **({"cluster_instance_type": "m5.xlarge"} if emr else {"cluster_setup": "push"}),
+        **({"cluster_instance_type": "m5.xlarge"} if emr else {}),
     }

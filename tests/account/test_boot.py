@@ -14,9 +14,7 @@ from tests.account.kit import CLOUD_HALF
 @pytest.mark.long
 def test_machines_of_a_cluster_configure_themselves(account: Any) -> None:
     """provision.yml, from nothing to members, and again."""
-    account.wants(
-        "red", cluster_setup="boot", cluster_worker_count=2, cluster_image="base-oss-nvidia-driver-gpu-ubuntu-22.04"
-    )
+    account.wants("red", cluster_worker_count=2)
     nodes = nodes_of(account, "red")
     ec2 = account.client("ec2")
 

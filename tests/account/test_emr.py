@@ -21,7 +21,7 @@ RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
 @pytest.fixture
 def emr_account(account: Any, tmp_path: Path) -> Any:
     account.wants("red", cluster_instance_type="m5.xlarge", cluster_worker_count=2, emr=True, emr_poll_seconds=1)
-    for setting in ("cluster_image", "cluster_login_user", "cluster_setup"):
+    for setting in ("cluster_image", "cluster_login_user"):
         del account.settings[setting]
     return account
 

@@ -19,7 +19,6 @@ def nodes(account: Any) -> Nodes:
     account.wants(
         "red",
         cluster_worker_count=0,
-        cluster_setup="push",
         cluster_default_framework="pytorch",
         cluster_idle_minutes=60,
     )

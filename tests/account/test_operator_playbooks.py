@@ -80,7 +80,7 @@ def changed(created: Way) -> Way:
     nodes = nodes_of(account, MINE)
     nodes.will(f"{MINE}-workers", GIVES_UP)
     with nodes.boot():
-        roles.add(play(person, CLOUD_HALF, code=2, cluster_setup="boot", cluster_worker_count=2, cluster_worker_min=2))
+        roles.add(play(person, CLOUD_HALF, code=2, cluster_worker_count=2, cluster_worker_min=2))
     # The worker in service is terminated, and so are the machines that the launch hooks hold.
     roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0, remove_workers=1))
     del person.settings["remove_end"]

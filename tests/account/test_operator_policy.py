@@ -200,7 +200,6 @@ ON_OTHERS: Refused = [
     ("autoscaling", "resume_processes", GROUP),
     ("autoscaling", "disable_metrics_collection", GROUP),
     ("autoscaling", "put_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
-    ("autoscaling", "delete_lifecycle_hook", GROUP | {"LifecycleHookName": "h"}),
     ("autoscaling", "put_scheduled_update_group_action", GROUP | {"ScheduledActionName": "end", "MinSize": 0}),
     ("autoscaling", "delete_scheduled_action", GROUP | {"ScheduledActionName": "end"}),
     (

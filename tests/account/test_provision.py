@@ -3,6 +3,7 @@ keeps to its own cluster, and follows its settings. All of it is tried on one cl
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from botocore.exceptions import ClientError
 
 from localcloud.api.ec2.images import API_ONLY, BASE
@@ -152,13 +154,17 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
         data = version["LaunchTemplateData"]
         assert (data["ImageId"], data["InstanceType"], data["KeyName"]) == (API_ONLY.id, "t3.medium", seen.cluster)
         assert data["IamInstanceProfile"]["Arn"].endswith(f":instance-profile/{seen.cluster}-{seen.region}-{role}")
-        assert data["SecurityGroupIds"] == groups
+        if role == "master":
+            (interface,) = data["NetworkInterfaces"]
+            assert interface["AssociatePublicIpAddress"] and interface["Groups"] == groups
+        else:
+            assert data["SecurityGroupIds"] == groups and "NetworkInterfaces" not in data
         assert data["MetadataOptions"]["HttpTokens"] == "required"
         assert data["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
         assert data["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
         (disk,) = data["BlockDeviceMappings"]
         assert disk["Ebs"] == {"VolumeSize": 100, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True}
-        assert "UserData" not in data and "Placement" not in data
+        assert f'"role": "{role}"' in base64.b64decode(data["UserData"]).decode() and "Placement" not in data
         kinds = {specification["ResourceType"]: tags(specification) for specification in data["TagSpecifications"]}
         assert kinds.keys() == {"instance", "volume", "network-interface"}
         assert all(
@@ -174,6 +180,8 @@ def check_machines(seen: Seen, workers: int = 2) -> None:
         passed_on = {tag["Key"]: tag["PropagateAtLaunch"] for tag in group["Tags"]}
         assert passed_on["deeplearning:role"] and not passed_on["Name"]
         assert len(group["Instances"]) == size
+        (hook,) = seen.scaling.describe_lifecycle_hooks(AutoScalingGroupName=f"{seen.cluster}-{kind}")["LifecycleHooks"]
+        assert (hook["LifecycleHookName"], hook["DefaultResult"]) == (HOOK, "ABANDON")
 
     master = seen.master()
     address = seen.one("describe_addresses", "Addresses", f"{seen.cluster}-master")
@@ -310,7 +318,7 @@ def test_without_its_record_the_plan_asks_for_what_aws_shows(red: Made) -> None:
     refused = plain.play("plan.yml")
     output = " ".join(refused.output.split())
     assert refused.code == 2, refused.output
-    shown = {"cluster_image": "localcloud-api-only", "cluster_setup": "push", "cluster_instance_type": "t3.medium"}
+    shown = {"cluster_image": "localcloud-api-only", "cluster_instance_type": "t3.medium"}
     for setting, value in shown.items():
         assert f"Example: -e {setting}={value}" in output, refused.output
     planned = plain.play("plan.yml", remove_workers=1, **shown | {"cluster_instance_type": "t3.large"})

@@ -54,7 +54,7 @@ def test_site_and_destroy_with_three_of_ten_calls_refused(account: Any) -> None:
 
 @pytest.mark.long
 def test_an_emr_cluster_is_made_and_destroyed_with_three_of_ten_calls_refused(account: Any) -> None:
-    for setting in ("cluster_image", "cluster_login_user", "cluster_setup"):
+    for setting in ("cluster_image", "cluster_login_user"):
         del account.settings[setting]
     account.settings["cluster_instance_type"] = "m5.xlarge"
     account.cloud.faults.seed(SEED)

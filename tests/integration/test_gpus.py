@@ -27,7 +27,7 @@ def cluster(cloud_with_machines: Cloud, image: str) -> Iterator[Cluster]:
     """Yield a master and a worker."""
     installed_program("cc", "gcc", "libc6-dev")
     name = f"g-{secrets.token_hex(3)}"
-    with cloud_with_machines.cluster(name, worker_count=1, image=image, instance_type=TYPE, setup="push") as cluster:
+    with cloud_with_machines.cluster(name, worker_count=1, image=image, instance_type=TYPE) as cluster:
         made = cluster.play("site.yml")
         assert made.code == 0, made.output[-6000:]
         yield cluster

@@ -29,7 +29,7 @@ class Config:
     gpus: int | None
     """How many GPUs machines of this type have; None if that is unknown."""
     bundle: str
-    """The SHA-256 of the bundle by which the node has configured itself; empty if it was configured by ssh."""
+    """The SHA-256 of the bundle that configured the node; empty if none did."""
     job_flow: str = ""
     """The id of the EMR cluster; empty for machines of Auto Scaling groups."""
     emr_idle_seconds: int = 0

@@ -107,7 +107,7 @@ BASE = Image(
 )
 API_ONLY = Image(
     "localcloud-api-only",
-    description="Instances of this image exist in the API alone: nothing boots",
+    description="Instances of this image exist in the API alone: nothing boots. It counts as Ubuntu 22.04",
     boots_nothing=True,
     family="localcloud-api-only",
     owner=_AMAZON,

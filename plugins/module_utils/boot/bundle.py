@@ -92,8 +92,7 @@ def find_posix(collection_paths: Iterable[str], python_paths: Iterable[str] | No
             return folder / POSIX
     raise UserError(
         "The collection ansible.posix is not installed, and machines need it to configure themselves: run "
-        "ansible-galaxy collection install -r requirements.yml, or let site.yml configure them. Example: "
-        "-e cluster_setup=push"
+        "ansible-galaxy collection install -r requirements.yml."
     )
 
 
@@ -141,7 +140,7 @@ def _download(requirements: Path, folder: Path) -> None:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(
             f"pip cannot download what machines need to configure themselves ({reason}): check the connection and pip "
-            f"({sys.executable} -m pip), or configure machines by ssh. Example: -e cluster_setup=push"
+            f"({sys.executable} -m pip), or put the wheels that {requirements.name} names into {folder}."
         )
 
 

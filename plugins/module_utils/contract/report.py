@@ -24,8 +24,8 @@ MAX_STEP = 120
 MAX_LINES = 20
 MAX_LINE = 300
 
-# `bundle`: by which the machine is or was configured, if not by ssh. `step` and the last lines of the `log` are of a
-# machine that configures itself, or has failed to; of one that is held, the last line of the `log` is the reason.
+# `bundle`: by which the machine is or was configured; empty if by none. `step` and the last lines of the `log` are of
+# a machine that configures itself, or has failed to; of one that is held, the last line of the `log` is the reason.
 FIELDS = {
     "instance_id": schema.instance,
     "host_keys": schema.list_of(schema.host_key, least=1),

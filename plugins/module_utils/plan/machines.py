@@ -138,13 +138,13 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             f"the image {image.get('Name') or image['ImageId']} is Amazon Linux, which has no package of Prometheus"
         )
         yield setting_problem("monitoring", True, f"{problem}: take an image of Ubuntu, or do without", False)
-    is_known = images.can_boot(image) or images.matches(image, images.TOO_NEW)
-    if cluster["setup"] == "boot" and not is_known:
+    if not images.can_boot(image) and not images.matches(image, images.TOO_NEW):
         problem = (
             f"the image {image.get('Name') or image['ImageId']} shows no system with Python 3.11 or newer, by which "
-            "machines configure themselves: configure them by ssh"
+            "machines configure themselves"
         )
-        yield setting_problem("setup", "boot", problem, "push")
+        own = note(f"{problem}. Unless it has Python 3.11, 3.12 or 3.13, or a package of it, no machine starts work.")
+        yield own if value.startswith("ami-") else setting_problem("image", value, problem, USUAL_FAMILY)
     yield from _check_baked_image(facts, cluster, image)
     minimum = images.root_gib(image)
     if cluster["root_volume_gib"] < minimum:

@@ -205,9 +205,7 @@ def _check_without_route(subnet: _Subnet, facts: AccountFacts, cluster: Cluster)
     nat = "add a default route to a NAT gateway"
     lacking = [name for name in ENDPOINTS if not _has_endpoint(name, subnet.id, facts)]
     described = (facts.image.described or [{}])[0]
-    if cluster["setup"] != "boot":
-        problem = "it has no default route: add one to a NAT gateway"
-    elif lacking:
+    if lacking:
         problem = f"it has no default route, and no VPC endpoint of {join_names(lacking)}: {nat}, or these endpoints"
     elif not images.has_new_python(described):
         problem = (

@@ -82,7 +82,6 @@ def _of_groups(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any
         "root_volume_type": disk.get("VolumeType") or cluster["root_volume_type"],
         "root_volume_throughput": disk.get("Throughput"),
         "spot": workers.get("InstanceMarketOptions", {}).get("MarketType") == "spot",
-        "setup": "boot" if workers.get("UserData") else "push",
         **_vpc(aws, facts, cluster, str(group.get("VPCZoneIdentifier", ""))),
     }
 

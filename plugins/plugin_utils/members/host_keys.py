@@ -36,7 +36,7 @@ class NodeReport:
     host_keys: Sequence[str]
     gpus: int | None = None
     bundle: str = ""
-    """the SHA-256 of the bundle that configured it; empty if it was configured by ssh"""
+    """the SHA-256 of the bundle that configured it; empty if none did"""
     is_held: bool = False
     """Whether it is kept out of runs."""
 

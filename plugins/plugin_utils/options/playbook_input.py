@@ -12,7 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, TABLE
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, REMOVED, TABLE
 
 PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """Playbooks that need all settings. The others need those that identify the cluster."""
@@ -105,6 +105,8 @@ _NOT_ON_EMR = {
 
 def misspelt_setting(name: str) -> str:
     """Return a sentence if a variable that is no setting is meant as one; empty if it may be the user's own."""
+    if name in REMOVED:
+        return f"{name} is no setting any more: {REMOVED[name]}. Leave it out."
     refusals = [why for word, why in _NOT_ON_EMR.items() if name.startswith(f"{PREFIX}emr_") and word in name]
     if refusals:
         return f"{name} is no setting: {refusals[0]}."

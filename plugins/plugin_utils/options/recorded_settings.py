@@ -17,7 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import NOT_RECORDED, TABLE
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import NOT_RECORDED, REMOVED, TABLE
 
 OBJECT = "settings.json"
 LARGEST = 1 << 20
@@ -64,9 +64,12 @@ def to_record(recorded: Mapping[str, Any], specified: Mapping[str, Any]) -> dict
 
 
 def _settings(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or any(name not in TABLE or name in NOT_RECORDED for name in value):
+    if not isinstance(value, dict):
         raise schema.InvalidValue("settings of this version")
-    return value
+    settings = {name: setting for name, setting in value.items() if name not in REMOVED}
+    if any(name not in TABLE or name in NOT_RECORDED for name in settings):
+        raise schema.InvalidValue("settings of this version")
+    return settings
 
 
 _FIELDS = {"settings": _settings}

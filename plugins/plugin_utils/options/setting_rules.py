@@ -36,7 +36,7 @@ def complete(cluster: Cluster, emr: bool = False) -> dict[str, Any]:
     """Return valid settings together with those that follow from others."""
     result = dict(cluster)
     if emr:
-        result |= {"login_user": EMR_USER, "capacity_policy": "all_or_nothing", "setup": "boot"}
+        result |= {"login_user": EMR_USER, "capacity_policy": "all_or_nothing"}
         result |= {"worker_min": None, "placement_group": "false", "efa": "false"}
         if result["image"] == TABLE["cluster_image"].default:
             result["image"] = ""
@@ -184,7 +184,6 @@ def _file_problem(name: str, file: str, read: Callable[[str], str]) -> Iterable[
 
 
 _AUTO_SCALING_ONLY: Mapping[str, tuple[Any, str]] = {
-    "setup": ("push", "EMR's machines configure themselves"),
     "spot": (True, "spot instances are not supported on EMR, which ends the cluster with its core nodes"),
     "placement_group": ("true", "EMR puts core nodes into no cluster placement group"),
     "efa": ("true", "EMR attaches no EFA"),

@@ -20,6 +20,8 @@ NOT_RECORDED = (
     *("cluster_ssh_purge_rules", "cluster_keep_efs"),
 )
 """Settings that apply only where they are given. The others stay as they are until a playbook gets another value."""
+REMOVED = {"cluster_setup": "machines configure themselves when they boot"}
+"""Settings of earlier versions, and what holds instead."""
 
 MOST_NODES = 256
 """Of a cluster: the most that bench/scale.py measures a run with."""
@@ -109,7 +111,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "base-oss-nvidia-driver-gpu-ubuntu-22.04",
                 "ami-0123456789abcdef0",
                 "The machines' image: a family of AWS's Deep Learning AMIs (its newest image is looked up once and "
-                "then kept), or the id of an AMI.",
+                "then kept), or the id of an AMI. Its system has Python 3.11 or newer, or a package of it.",
             ),
             Option(
                 "cluster_login_user",
@@ -156,15 +158,6 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 False,
                 True,
                 "Launch workers as spot instances: cheaper, but AWS may take them back. The master is never one.",
-            ),
-            Option(
-                "cluster_setup",
-                r.choice("boot", "push"),
-                "boot",
-                "push",
-                "How machines become members. boot: each configures itself when it boots, also one that replaces "
-                "another; its image needs Python 3.11 or newer, or a package of it. push: site.yml configures them by "
-                "ssh.",
             ),
             Option(
                 "cluster_default_framework",

@@ -163,7 +163,7 @@ class ScalingGroup:
     attempts: Sequence[LaunchAttempt] = ()
     """The newest first, of this run alone."""
     setups: Mapping[str, NodeSetup] = field(default_factory=dict)
-    """By instance id, of machines that configure themselves."""
+    """By instance id."""
     placement_group: str = ""
 
     @property
@@ -231,7 +231,7 @@ class WaitRules:
     deadline: float
     settle: float
     """Seconds after the last launch, or the first failure, until the missing machines are given up."""
-    bundle: str = ""
+    bundle: str
     """The bundle by which machines configure themselves."""
 
 
@@ -459,10 +459,9 @@ _WAITING_FOR: Mapping[FailureKind, str] = {
 }
 
 
-def progress_of(group: ScalingGroup, target: GroupTarget, reports: bool = False, now: float = 0.0) -> str:
-    """Return text such as `3/8 in service, 2 launching, 3 waiting for capacity`; with the reports of machines that
-    configure themselves `6/8 ready, 1 configuring (efs_mount, 0:40), 1 failed: frameworks`."""
-    parts = [f"{group.in_service}/{target.desired} {'ready' if reports else 'in service'}"]
+def progress_of(group: ScalingGroup, target: GroupTarget, now: float) -> str:
+    """Return text such as `6/9 ready, 1 configuring (efs_mount, 0:40), 1 failed: docker, 1 waiting for capacity`."""
+    parts = [f"{group.in_service}/{target.desired} ready"]
     pending = [group.setups.get(machine.id) for machine in group.machines if machine.is_pending]
     failed = [setup for setup in pending if setup and setup.state == FAILED]
     configuring = [setup for setup in pending if setup and setup.state not in (FAILED, "")]

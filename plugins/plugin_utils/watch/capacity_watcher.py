@@ -42,8 +42,7 @@ class CapacityWatch:
     rules: capacity.WaitRules
     since: float
     display: Callable[[str], None]
-    reports: SetupReports | None = None
-    """Of machines that configure themselves."""
+    reports: SetupReports
     addresses: Sequence[ElasticAddress] = ()
     changed: bool = False
     states: dict[str, capacity.WaitState] = field(default_factory=dict)
@@ -158,8 +157,6 @@ class CapacityWatch:
 
     def _read_consoles(self) -> None:
         """Read the consoles of some machines that have not reported."""
-        if self.reports is None:
-            return
         for name, group in self._groups.items():
             silent = [machine for machine in capacity.unconfigured(group) if machine not in group.setups]
             consoles = {
@@ -217,8 +214,7 @@ class CapacityWatch:
                 f"There is no Auto Scaling group {' and no '.join(missing)}: run deeplearning.aws.site, which makes "
                 "what is missing."
             )
-        if self.reports:
-            self._groups = self.reports.add_to(self._groups)
+        self._groups = self.reports.add_to(self._groups)
 
     def _report(self, progress: ProgressPrinter, started: float, now: float) -> None:
         """Report each change, and nothing if all machines are in service at the first poll."""
@@ -228,8 +224,7 @@ class CapacityWatch:
             # Without what all begin with, the cluster's name.
             same = os.path.commonprefix(names).rpartition("-")[0] + "-" if len(names) > 1 else ""
             words = (
-                f"{target.name.removeprefix(same)} "
-                + capacity.progress_of(self._groups[target.name], target, bool(self.reports), now)
+                f"{target.name.removeprefix(same)} " + capacity.progress_of(self._groups[target.name], target, now)
                 for target in self.targets
             )
             # Once, and not the time that is left: all take it for an estimate.

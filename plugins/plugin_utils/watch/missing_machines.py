@@ -62,7 +62,7 @@ def _shortage(group: capacity.ScalingGroup, target: capacity.GroupTarget, api: A
     failed = len(group.failed_setups)
     missing = capacity.missing_of(group, target) if group.failures or failed else []
     setups = [item for item in missing if item.why is capacity.FailureKind.SETUP]
-    progress = [f"{group.name} {capacity.progress_of(group, target, True, api.now())}"] if group.setups else []
+    progress = [f"{group.name} {capacity.progress_of(group, target, api.now())}"] if group.setups else []
     return Shortage(_lines(missing), failed, progress + _lines(setups))
 
 

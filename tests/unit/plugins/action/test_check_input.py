@@ -227,6 +227,12 @@ def test_what_removes_goes_by_what_it_is_given(aws: Account, playbook: str, more
     assert aws.calls()[before:] == []
 
 
+def test_a_removed_setting_in_the_record_is_left_out(recorded: Callable[..., None]) -> None:
+    recorded({"schema": 1, "settings": {**MADE, "cluster_setup": "push"}})
+    assert check("site", **SETTINGS)["record"]["settings"] == MADE
+    assert "cluster_setup is no setting any more" in check("site", **SETTINGS, cluster_setup="boot")["msg"]
+
+
 @pytest.mark.parametrize(
     "content",
     [

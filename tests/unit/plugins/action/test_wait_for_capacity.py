@@ -18,6 +18,7 @@ from tests.unit.conftest import Account
 
 Wait = Callable[..., dict[str, Any]]
 BUNDLE, OLD = "b" * 64, "a" * 64
+REPORTS = {"bucket": f"red-{ACCOUNT}-{REGION}", "account": ACCOUNT, "bundle": BUNDLE}
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def red(aws: Account, monkeypatch: pytest.MonkeyPatch) -> MadeCluster:
     monkeypatch.setattr(AutoScaling, "pause", lambda _self, seconds: polling.sleep(seconds))
     made = MadeCluster(aws)
     made.network()
+    made.bucket()
     return made
 
 
@@ -37,6 +39,8 @@ def wait(capsys: pytest.CaptureFixture[str]) -> Wait:
 
     def call(check: bool = False, **options: Any) -> dict[str, Any]:
         capsys.readouterr()
+        if "groups" in options:
+            options = {"reports": REPORTS, **options}
         result = run_action("wait_for_capacity", check, region=REGION, **options)
         return {**result, "printed": capsys.readouterr().out}
 
@@ -44,7 +48,7 @@ def wait(capsys: pytest.CaptureFixture[str]) -> Wait:
 
 
 def group(what: str, desired: int, **options: Any) -> dict[str, Any]:
-    return {"name": f"red-{what}", "desired": desired, **options}
+    return {"name": f"red-{what}", "desired": desired, "role_id": "AROA", **options}
 
 
 def hold(red: MadeCluster, what: str) -> None:
@@ -83,7 +87,7 @@ def test_the_masters_address_is_associated_while_others_are_awaited(red: MadeClu
     (address,) = red.ec2.describe_addresses()["Addresses"]
     assert address["InstanceId"] == red.instances("master")[0]
     assert result["groups"]["red-workers"] == {"desired": 2, "in_service": 2, "instances": red.instances("workers")}
-    assert "\nmaster 0/1 in service" in f"\n{result['printed']}" and ", gives up after 10:00\n" in result["printed"]
+    assert "\nmaster 0/1 ready" in f"\n{result['printed']}" and ", gives up after 10:00\n" in result["printed"]
 
     calls = len(red.aws.cloud.calls.since())
     again = wait(groups=groups)
@@ -122,15 +126,10 @@ def test_a_group_that_is_missing_or_goes_is_named(red: MadeCluster, wait: Wait) 
     assert wait(groups=[group("master", 1)])["msg"].startswith("There is no Auto Scaling group red-master: run")
 
 
-def reports(red: MadeCluster) -> dict[str, Any]:
-    return {"bucket": red.names.bucket, "account": ACCOUNT, "bundle": BUNDLE}
-
-
 @pytest.fixture
 def configuring(red: MadeCluster) -> MadeCluster:
     """Two workers that configure themselves: the launch hook holds them."""
     red.identities()
-    red.bucket()
     red.machines(workers=3, desired=0)
     hold(red, "workers")
     resize(red, "workers", 2)
@@ -153,7 +152,7 @@ def test_machines_that_could_not_configure_themselves_are_missing(configuring: M
     red.wait(5)
     red.report(bad, "worker", state="failed", step="efs_mount", log=["no route to host"], bundle=BUNDLE)
     red.wait(60)
-    result = wait(groups=[workers(red)], reports=reports(red), timeout_seconds=900, settle_seconds=30)
+    result = wait(groups=[workers(red)], timeout_seconds=900, settle_seconds=30)
     assert (result["outcome"], result["changed"], result["in_service"]) == ("degraded", True, 1)
     (missing,) = result["missing"]
     assert (missing["why"], missing["count"]) == ("setup", 1)
@@ -170,14 +169,14 @@ def test_a_machine_that_failed_with_another_bundle_makes_room(configuring: MadeC
     for machine in outdated:
         red.report(machine, "worker", state="failed", step="efs_mount", bundle=OLD)
     red.wait(60)
-    result = wait(groups=[workers(red)], reports=reports(red), timeout_seconds=60, settle_seconds=30)
+    result = wait(groups=[workers(red)], timeout_seconds=60, settle_seconds=30)
     assert result["changed"] and not set(outdated) & set(red.instances("workers"))
     assert red.aws.calls().count("autoscaling:CompleteLifecycleAction") >= 2
 
 
 def test_too_few_of_them_fail_and_silent_machines_show_their_consoles(configuring: MadeCluster, wait: Wait) -> None:
     red = configuring
-    result = wait(groups=[workers(red, minimum=2)], reports=reports(red), timeout_seconds=30)
+    result = wait(groups=[workers(red, minimum=2)], timeout_seconds=30)
     assert result["failed"] and result["outcome"] == "failed" and not result["elsewhere"]
     assert "0 in service" not in result["msg"] and "no machine is left running" in result["msg"]
     (missing,) = result["missing"]
@@ -267,7 +266,7 @@ def test_progress_is_of_all_groups_while_one_is_short(red: MadeCluster, wait: Wa
     red.machines(master=1)
     red.machines(workers=1, desired=0, wait=0)
     result = wait(groups=[group("master", 1), group("workers", 1)], timeout_seconds=90)
-    assert result["printed"].startswith("master 1/1 in service; workers 0/1 in service, ")
+    assert result["printed"].startswith("master 1/1 ready; workers 0/1 ready, ")
     assert ", 0:00, gives up after 1:30\n" in result["printed"]
     assert result["msg"] == "red-master 1/1 in service, red-workers 1/1 in service."
 

@@ -74,7 +74,7 @@ def test_posix_is_taken_where_ansible_finds_it_first(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "path", [two])
     assert bundle.find_posix([]) == tmp_path / "two" / bundle.POSIX
     # None that is named means none, although Python has one.
-    with pytest.raises(UserError, match="-e cluster_setup=push"):
+    with pytest.raises(UserError, match="ansible-galaxy collection install -r requirements.yml"):
         bundle.find_posix([], [])
 
 

@@ -26,6 +26,7 @@ ROLES = ("cluster_env", "network")
         ("cluster_emr_task_count", "is no setting: task groups are not supported"),
         ("cluster_emr_hdfs", "is no setting: HDFS is not supported for data and results"),
         ("cluster_emr_queue", "is no setting: runs are not submitted to YARN"),
+        ("cluster_setup", "is no setting any more: machines configure themselves when they boot. Leave it out."),
         ("cluster_emr_relase", "is no setting: cluster_emr_release is meant, perhaps."),
         ("cluster_worker_cnt", "is no setting: cluster_worker_count is meant, perhaps."),
         ("cluster_wrkr_count", "is no setting: cluster_worker_count is meant, perhaps."),

@@ -244,7 +244,6 @@ def on_emr(emr: bool = True, provisioning: bool = True, **more: Any) -> list[str
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("setup", "push", "cluster_setup is push: EMR's machines configure themselves. Leave it out."),
         ("spot", True, "cluster_spot is true: spot instances"),
         ("placement_group", "true", "cluster_placement_group is true: EMR puts"),
         ("efa", "true", "cluster_efa is true: EMR attaches no EFA. Leave it out."),
@@ -265,7 +264,7 @@ def test_what_emr_cannot_grant_is_refused_for_emr_alone(setting: str, value: Any
 
 
 def test_what_emr_grants_is_taken() -> None:
-    assert on_emr() == on_emr(login_user="hadoop", worker_count=1, ttl_hours=0, efa="false", setup="boot") == []
+    assert on_emr() == on_emr(login_user="hadoop", worker_count=1, ttl_hours=0, efa="false") == []
 
 
 def completed(emr: bool, **more: Any) -> dict[str, Any]:
@@ -275,7 +274,7 @@ def completed(emr: bool, **more: Any) -> dict[str, Any]:
 
 def test_on_emr_some_settings_are_fixed() -> None:
     fixed = completed(True, worker_count=3)
-    assert (fixed["login_user"], fixed["setup"], fixed["capacity_policy"]) == ("hadoop", "boot", "all_or_nothing")
+    assert (fixed["login_user"], fixed["capacity_policy"]) == ("hadoop", "all_or_nothing")
     assert (fixed["worker_min"], fixed["placement_group"], fixed["efa"], fixed["image"]) == (3, "false", "false", "")
     assert completed(True, image="ami-0123456789abcdef0")["image"] == "ami-0123456789abcdef0"
     usual = completed(False, worker_count=3)

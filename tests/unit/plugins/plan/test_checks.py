@@ -36,13 +36,24 @@ def test_an_image_with_other_versions_of_frameworks_is_named() -> None:
         {"Key": "deeplearning:pins", "Value": "pytorch=old mxnet=same"},
         {"Key": "deeplearning:user", "Value": "me"},
     ]
-    facts = replace(FACTS, image=image(Tags=tags, Name="red-image-1"), pins={"pytorch": "new", "mxnet": "same"})
-    older, lacking = texts(facts, is_problem=False, default_framework="tensorflow", setup="push")
+    facts = replace(
+        FACTS,
+        image=image(Tags=tags, Name="red-image-1", Description="mxnet on ubuntu-22.04"),
+        pins={"pytorch": "new", "mxnet": "same"},
+    )
+    older, lacking = texts(facts, is_problem=False, default_framework="tensorflow")
     assert "ami-1 has other versions of pytorch" in older and "deeplearning.aws.image" in older
     assert "no environment of tensorflow" in lacking
-    assert texts(facts, setup="push") == []
+    assert texts(facts) == []
     current = replace(facts, pins={"pytorch": "old", "mxnet": "same"})
-    assert texts(current, is_problem=False, default_framework="pytorch", setup="push") == []
+    assert texts(current, is_problem=False, default_framework="pytorch") == []
+
+
+def test_an_image_of_the_users_own_may_have_a_python_that_it_does_not_show() -> None:
+    facts, settings = replace(FACTS, image=image(Name="mine")), {"image": "ami-0123456789abcdef0", "login_user": "me"}
+    assert texts(facts, **settings) == []
+    (hint,) = texts(facts, is_problem=False, **settings)
+    assert "the image mine shows no system with Python 3.11 or newer" in hint and "a package of it, no machine" in hint
 
 
 def test_a_cluster_that_fits_has_no_findings() -> None:
@@ -98,12 +109,12 @@ def test_unknown_facts_are_no_problem_of_their_own(settings: dict[str, Any]) -> 
         ({"image": image(Name="Base AMI (Ubuntu 26.04)")}, {}, "its Python 3.14 is newer than Ansible and the framew"),
         ({"image": image(Architecture="arm64")}, {}, "cluster_instance_type is g5.xlarge: it cannot run the image"),
         ({}, {"root_volume_gib": 50}, "cluster_root_volume_gib is 50: the image needs 75 or more"),
-        ({"image": image(Name="mine")}, {"setup": "push"}, "the image mine does not show its user"),
+        ({"image": image(Name="mine")}, {"image": "ami-0123456789abcdef0"}, "the image mine does not show its user"),
         (
             {"image": image(Name="mine")},
             {"login_user": "me"},
-            "cluster_setup is boot: the image mine shows no system with Python 3.11 or newer, by which machines "
-            "configure themselves: configure them by ssh. Example: -e cluster_setup=push",
+            f"cluster_image is {FAMILIES[0]}: the image mine shows no system with Python 3.11 or newer, by which "
+            f"machines configure themselves. Example: -e cluster_image={FAMILIES[0]}",
         ),
         ({"image": ImageFacts("ami-1", described=[])}, {}, "us-east-1 has no image ami-1 that this account may use"),
         (
@@ -197,29 +208,27 @@ UBUNTU_24 = "Deep Learning AMI (Ubuntu 24.04)"
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "name", "settings", "problem"),
+    ("endpoints", "name", "problem"),
     [
-        (ALL_ENDPOINTS, UBUNTU_24, {}, ""),
-        (ALL_ENDPOINTS, UBUNTU_24, {"setup": "push"}, "it has no default route: add one to a NAT gateway."),
+        (ALL_ENDPOINTS, UBUNTU_24, ""),
         (
             [],
             UBUNTU_24,
-            {},
             "no VPC endpoint of autoscaling, ec2, s3, sts: add a default route",
         ),
-        (ALL_ENDPOINTS[2:], UBUNTU_24, {}, "no VPC endpoint of autoscaling, ec2: "),
-        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", State="pending")], UBUNTU_24, {}, "endpoint of autoscaling: "),
-        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", PrivateDnsEnabled=False)], UBUNTU_24, {}, "of autoscaling: "),
-        ([*ALL_ENDPOINTS[1:], endpoint("application-autoscaling")], UBUNTU_24, {}, "endpoint of autoscaling: "),
-        ([*ALL_ENDPOINTS[:3], GATEWAY | {"RouteTableIds": ["rtb-1"]}], UBUNTU_24, {}, "no VPC endpoint of s3: "),
-        (ALL_ENDPOINTS, IMAGE["Name"], {}, f"the image {IMAGE['Name']} shows no Python 3.11 or newer of its own"),
+        (ALL_ENDPOINTS[2:], UBUNTU_24, "no VPC endpoint of autoscaling, ec2: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", State="pending")], UBUNTU_24, "endpoint of autoscaling: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("autoscaling", PrivateDnsEnabled=False)], UBUNTU_24, "of autoscaling: "),
+        ([*ALL_ENDPOINTS[1:], endpoint("application-autoscaling")], UBUNTU_24, "endpoint of autoscaling: "),
+        ([*ALL_ENDPOINTS[:3], GATEWAY | {"RouteTableIds": ["rtb-1"]}], UBUNTU_24, "no VPC endpoint of s3: "),
+        (ALL_ENDPOINTS, IMAGE["Name"], f"the image {IMAGE['Name']} shows no Python 3.11 or newer of its own"),
     ],
 )
 def test_without_a_route_to_the_internet_endpoints_and_the_images_python_are_needed(
-    endpoints: list[dict[str, Any]], name: str, settings: dict[str, Any], problem: str
+    endpoints: list[dict[str, Any]], name: str, problem: str
 ) -> None:
     facts = replace(in_vpc(private_route={}), endpoints=endpoints, image=image(Name=name))
-    problems = texts(facts, **SETTINGS, **settings)
+    problems = texts(facts, **SETTINGS)
     assert [problem in text for text in problems] == ([True] if problem else []), problems
     if not problem:
         (hint,) = texts(facts, is_problem=False, **SETTINGS)

@@ -114,7 +114,6 @@ def test_a_public_subnet_must_give_public_addresses() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"setup": "push"}, "EMR's machines configure themselves"),
         ({"spot": True}, "spot instances are not supported on EMR"),
         ({"efa": True}, "EMR attaches no EFA"),
         ({"placement_group": True}, "no cluster placement group"),

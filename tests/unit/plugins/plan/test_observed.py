@@ -31,7 +31,7 @@ class Answers:
 
     def __init__(self, vpc: str = "vpc-1", master: str = "g5.xlarge", image: str = FAMILY, **workers: Any) -> None:
         disk = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 100, "VolumeType": "gp3"}}
-        data = {"InstanceType": "g5.xlarge", "KeyName": "my-key", "UserData": "x", "BlockDeviceMappings": [disk]}
+        data = {"InstanceType": "g5.xlarge", "KeyName": "my-key", "BlockDeviceMappings": [disk]}
         self._data = {"lt-master": {**data, "InstanceType": master}, "lt-workers": {**data, **workers}}
         self._vpc, self._image = vpc, image
 
@@ -71,7 +71,6 @@ def problems(of: AccountFacts, before: dict[str, Any], *specified: str, **settin
         (Answers(image="ami-1"), {"image": "ami-1"}),
         (Answers(KeyName="mine"), {"key_name": "mine"}),
         (Answers(vpc="vpc-2"), {"vpc_id": "vpc-2"}),
-        (Answers(UserData=""), {"setup": "push"}),
         (Answers(InstanceMarketOptions={"MarketType": "spot"}), {"spot": True}),
         (
             Answers(BlockDeviceMappings=[{"Ebs": {"VolumeSize": 200, "VolumeType": "gp3", "Throughput": 500}}]),

@@ -14,10 +14,14 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity_watcher
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import GroupTarget, Policy, WaitRules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling, CapacityWatch
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
 
+from tests.account.fleet import ACCOUNT
 from tests.unit.conftest import Account
 
 REGION = "us-east-1"
+BUCKET = f"c-{ACCOUNT}-{REGION}"
+BUNDLE = "1" * 64
 TYPE, ZONE = "g5.xlarge", f"{REGION}a"
 STEP_SECONDS = 1.0
 """How often something can happen during one wait."""
@@ -40,6 +44,7 @@ class Groups:
         vpc = self.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         subnet = self.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24", AvailabilityZone=ZONE)
         self.subnet = subnet["Subnet"]["SubnetId"]
+        account.client("s3").create_bucket(Bucket=BUCKET)
         self.lines: list[str] = []
         self._in_step = False
 
@@ -96,10 +101,11 @@ class Groups:
         settle: float = 3,
         role_arn: str = "",
     ) -> dict[str, Any]:
-        """Wait as the action does; `since` is how long ago the run began."""
-        now = self.clock.time()
-        rules = WaitRules(policy, now + seconds, settle)
-        return CapacityWatch(AutoScaling(self.aws(role_arn)), targets, rules, now - since, self.lines.append).run()
+        """Wait as the action does; `since` is how long ago the run began. No machine reports."""
+        now, aws = self.clock.time(), self.aws(role_arn)
+        rules = WaitRules(policy, now + seconds, settle, BUNDLE)
+        reports = SetupReports(aws, BUCKET, ACCOUNT, {target.name: "AROA" for target in targets})
+        return CapacityWatch(AutoScaling(aws), targets, rules, now - since, self.lines.append, reports).run()
 
     def running(self) -> int:
         filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]

@@ -62,7 +62,7 @@ def group(serving: int = 0, pending: int = 0, failures: Sequence[str] = (), **mo
 
 FIVE = GroupTarget("workers", 5, 2)
 NEW = WaitState(0.0)
-RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0)
+RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="new")
 HELD = frozenset({"Launch"})
 
 
@@ -191,14 +191,14 @@ def test_an_explanation_has_awss_own_words() -> None:
 @pytest.mark.parametrize(
     ("seen", "line"),
     [
-        (group(5), "5/5 in service"),
-        (group(0, 2), "0/5 in service, 2 launching, 3 waiting"),
-        (group(2, 1, [CAPACITY]), "2/5 in service, 1 launching, 2 waiting for capacity"),
-        (group(3, 0, [QUOTA]), "3/5 in service, 2 failed"),
+        (group(5), "5/5 ready"),
+        (group(0, 2), "0/5 ready, 2 launching, 3 waiting"),
+        (group(2, 1, [CAPACITY]), "2/5 ready, 1 launching, 2 waiting for capacity"),
+        (group(3, 0, [QUOTA]), "3/5 ready, 2 failed"),
     ],
 )
 def test_progress_in_words(seen: ScalingGroup, line: str) -> None:
-    assert progress_of(seen, FIVE) == line
+    assert progress_of(seen, FIVE, now=0) == line
 
 
 class FakeApi:
@@ -258,9 +258,17 @@ class FakeApi:
         self.desired -= 1
 
 
+class NoReports:
+    def add_to(self, groups: dict[str, ScalingGroup]) -> dict[str, ScalingGroup]:
+        return groups
+
+    def console(self, machine: str) -> list[str]:
+        return []
+
+
 def watched(api: FakeApi, target: GroupTarget = FIVE, **rules: Any) -> tuple[dict[str, Any], list[str]]:
     lines: list[str] = []
-    result = CapacityWatch(api, [target], replace(RULES, **rules), 0.0, lines.append).run()
+    result = CapacityWatch(api, [target], replace(RULES, **rules), 0.0, lines.append, NoReports()).run()
     return result, lines
 
 
@@ -274,7 +282,7 @@ def test_all_come() -> None:
     api = FakeApi(room=5)
     result, lines = watched(api)
     assert (result["outcome"], result["in_service"], result["changed"], api.writes) == ("full", 5, False, [])
-    assert lines[0] == "workers 0/5 in service, 5 launching, 0:00, gives up after 10:00"
+    assert lines[0] == "workers 0/5 ready, 5 launching, 0:00, gives up after 10:00"
 
 
 def test_three_of_five_stand() -> None:
@@ -285,7 +293,7 @@ def test_three_of_five_stand() -> None:
     assert [(shortage["count"], shortage["why"], shortage["message"]) for shortage in result["missing"]] == [
         (2, "capacity", CAPACITY)
     ]
-    assert any("3/5 in service, 2 waiting for capacity" in line for line in lines)
+    assert any("3/5 ready, 2 waiting for capacity" in line for line in lines)
     assert lines[-1].startswith("AWS has no capacity for 2 of workers")
 
 
@@ -374,7 +382,6 @@ def test_activities_of_earlier_runs_are_history() -> None:
 
 
 ABANDONED = "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token 1 was abandoned"
-BOOT = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="new")
 
 
 def booting(serving: int = 0, *setups: NodeSetup | None, **more: Any) -> ScalingGroup:
@@ -393,22 +400,22 @@ def configuring(step: str = "frameworks", reported: float = 0.0) -> NodeSetup:
     return NodeSetup("configuring", step, ["installing"], "new", reported)
 
 
-ALL_OR_NOTHING = replace(BOOT, policy=Policy.ALL_OR_NOTHING)
+ALL_OR_NOTHING = replace(RULES, policy=Policy.ALL_OR_NOTHING)
 
 
 @pytest.mark.parametrize(
     ("seen", "rules", "now", "verdict"),
     [
-        pytest.param(booting(3, failed(), configuring()), BOOT, 14, "wait", id="it may still abandon itself"),
-        pytest.param(booting(3, failed(), configuring()), BOOT, 15, "wait", id="the other one may come"),
-        pytest.param(booting(4, failed()), BOOT, 15, "short", id="enough are ready, one keeps its place"),
-        pytest.param(booting(1, *[failed()] * 4), BOOT, 15, "failed", id="too few are left"),
-        pytest.param(booting(1, *[failed()] * 3, configuring()), BOOT, 15, "wait", id="just enough are left"),
+        pytest.param(booting(3, failed(), configuring()), RULES, 14, "wait", id="it may still abandon itself"),
+        pytest.param(booting(3, failed(), configuring()), RULES, 15, "wait", id="the other one may come"),
+        pytest.param(booting(4, failed()), RULES, 15, "short", id="enough are ready, one keeps its place"),
+        pytest.param(booting(1, *[failed()] * 4), RULES, 15, "failed", id="too few are left"),
+        pytest.param(booting(1, *[failed()] * 3, configuring()), RULES, 15, "wait", id="just enough are left"),
         pytest.param(booting(4, failed()), ALL_OR_NOTHING, 15, "failed", id="all are needed"),
         pytest.param(booting(0, failed(), *[None] * 4), ALL_OR_NOTHING, 15, "failed", id="at once: none can make up"),
         pytest.param(booting(4, failed(bundle="old")), ALL_OR_NOTHING, 500, "wait", id="an older bundle's: replaced"),
-        pytest.param(booting(4, configuring()), BOOT, 600, "short", id="too late"),
-        pytest.param(booting(4, None), BOOT, 599, "wait", id="it has not reported yet"),
+        pytest.param(booting(4, configuring()), RULES, 600, "short", id="too late"),
+        pytest.param(booting(4, None), RULES, 599, "wait", id="it has not reported yet"),
     ],
 )
 def test_when_machines_that_configure_themselves_have_settled(
@@ -473,4 +480,4 @@ def test_a_machine_that_could_not_configure_itself_is_shown_with_its_log() -> No
     ],
 )
 def test_progress_of_machines_that_configure_themselves(seen: ScalingGroup, line: str) -> None:
-    assert progress_of(seen, FIVE, reports=True, now=50).startswith(line)
+    assert progress_of(seen, FIVE, now=50).startswith(line)

@@ -27,11 +27,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_repor
 from tests.account.booting import BROKEN, GIVES_UP, HANGS, SILENT, Nodes
 from tests.account.fleet import ACCOUNT, TRUST
 from tests.unit.conftest import Account
-from tests.unit.plugins.watch.groups_kit import REGION, Groups
+from tests.unit.plugins.watch.groups_kit import BUCKET, BUNDLE, REGION, Groups
 
-BUCKET = f"c-{ACCOUNT}-{REGION}"
 GROUPS = {"c-master": "master", "c-workers": "worker"}
-OLD, NEW = "0" * 64, "1" * 64
+OLD = "0" * 64
 MASTER, WORKERS = GroupTarget("c-master", 1, 1, essential=True), GroupTarget("c-workers", 2, 1)
 
 
@@ -41,7 +40,6 @@ class Booting(Groups):
     def __init__(self, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(account, monkeypatch)
         iam = account.client("iam")
-        account.client("s3").create_bucket(Bucket=BUCKET)
         for group, role in GROUPS.items():
             name, access = f"c-{REGION}-{role}", MemberAccess("c", REGION, ACCOUNT, BUCKET)
             iam.create_role(RoleName=name, AssumeRolePolicyDocument=TRUST)
@@ -49,7 +47,7 @@ class Booting(Groups):
             iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=document)
             self.make(self.template(group), **{group.removeprefix("c-"): 0})
             self.put_hook(group, HOOK_SECONDS)
-        self.nodes = Nodes(account, BUCKET, {group: f"c-{REGION}-{role}" for group, role in GROUPS.items()}, NEW)
+        self.nodes = Nodes(account, BUCKET, {group: f"c-{REGION}-{role}" for group, role in GROUPS.items()}, BUNDLE)
         gateway = self.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
         vpc = self.ec2.describe_subnets(SubnetIds=[self.subnet])["Subnets"][0]["VpcId"]
         self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
@@ -86,7 +84,7 @@ class Booting(Groups):
         aws, now = self.aws(), self.clock.time()
         iam = self.account.client("iam")
         role_ids = {group: iam.get_role(RoleName=name)["Role"]["RoleId"] for group, name in self.nodes.roles.items()}
-        rules = WaitRules(policy, now + seconds, settle=3, bundle=NEW)
+        rules = WaitRules(policy, now + seconds, settle=3, bundle=BUNDLE)
         reports = SetupReports(aws, BUCKET, ACCOUNT, role_ids)
         addresses = [ElasticAddress(aws, "c-master", self.address)] if MASTER in targets else []
         watch = CapacityWatch(AutoScaling(aws), targets, rules, now - since, self.lines.append, reports, addresses)
@@ -213,7 +211,7 @@ def test_a_machine_that_failed_with_another_bundle_is_replaced(booting: Booting)
     booting.size(workers=2)
     booting.boot_until(lambda: len(booting.machines("InService")) == 1)
     (held,) = booting.machines("Pending:Wait")
-    booting.nodes.bundle = NEW
+    booting.nodes.bundle = BUNDLE
     result = booting.configured(GroupTarget("c-workers", 2, 2), policy=Policy.ALL_OR_NOTHING)
     assert (result["outcome"], result["changed"]) == ("full", True), booting.lines
     assert held not in {instance["InstanceId"] for instance in booting.group("workers")["Instances"]}

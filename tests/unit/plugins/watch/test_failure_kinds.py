@@ -97,8 +97,8 @@ def failed(*messages: str, desired: int = 3, machines: Any = ()) -> ScalingGroup
     ],
 )
 def test_progress_says_what_is_waited_for(message: str, words: str) -> None:
-    assert progress_of(failed(message, "You are not authorized"), GroupTarget("w", 3)) == f"0/3 in service, 3 {words}"
-    assert progress_of(failed(), GroupTarget("w", 3)) == "0/3 in service, 3 waiting"
+    assert progress_of(failed(message, "You are not authorized"), GroupTarget("w", 3), 0) == f"0/3 ready, 3 {words}"
+    assert progress_of(failed(), GroupTarget("w", 3), 0) == "0/3 ready, 3 waiting"
 
 
 @pytest.mark.parametrize(
@@ -264,11 +264,11 @@ def test_progress_of_machines_that_configure_themselves_names_the_slowest() -> N
         "i-5": NodeSetup(log=["boot"]),
     }
     group = ScalingGroup("w", 8, [*held(1, 5), GroupInstance("i-9")], setups=setups)
-    assert progress_of(group, GroupTarget("w", 8), True, 100.0) == (
+    assert progress_of(group, GroupTarget("w", 8), 100.0) == (
         "1/8 ready, 1 launching, 2 configuring (efs_mount, 0:40), 2 failed: frameworks, 2 waiting"
     )
     only = ScalingGroup("w", 1, held(4), setups=setups)
-    assert progress_of(only, GroupTarget("w", 1), True, 100.0) == "0/1 ready, 1 failed"
+    assert progress_of(only, GroupTarget("w", 1), 100.0) == "0/1 ready, 1 failed"
 
 
 NEW = WaitState(0.0)
