@@ -63,7 +63,7 @@ def main() -> None:
     runs_by_size: dict[int, list[Cost]] = {}
     with tempfile.TemporaryDirectory() as folder, cloud_in(Path(folder)) as cloud:
         for size in SIZES:
-            with cloud.cluster(f"bench-{size}", worker_count=size - 1, setup="push") as cluster:
+            with cloud.cluster(f"bench-{size}", worker_count=size - 1) as cluster:
                 runs_by_size[size] = costs(cluster)
     least, most = runs_by_size[SIZES[0]], runs_by_size[SIZES[-1]]
     rows = []

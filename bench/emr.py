@@ -25,7 +25,7 @@ OWN = STARTING + AWS["emr_bootstrapped"] + AWS["emr_applications"]
 
 def prepared_for_emr(account: Account) -> Account:
     prepared(account).settings.update(cluster_instance_type="m5.xlarge")
-    for setting in ("cluster_image", "cluster_login_user", "cluster_setup"):
+    for setting in ("cluster_image", "cluster_login_user"):
         del account.settings[setting]
     return account
 

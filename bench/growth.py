@@ -18,7 +18,6 @@ from report import Row, write  # noqa: E402
 
 init_plugin_loader([str(ROOT / "collections")])
 
-from localcloud.api.ec2.images import BASE  # noqa: E402
 from tests.account.booting import nodes_of  # noqa: E402
 from tests.account.kit import CLOUD_HALF, Account, account_in  # noqa: E402
 
@@ -29,9 +28,7 @@ MASTER = 1
 
 def prepared_for_boot(account: Account, workers: int) -> Account:
     """Set up a cluster whose machines configure themselves, and a quota with room for them."""
-    prepared(account).settings.update(
-        cluster_worker_count=workers, cluster_image=BASE.id, cluster_root_volume_gib=100, cluster_setup="boot"
-    )
+    prepared(account).settings.update(cluster_worker_count=workers)
     account.cloud.faults.add("quota", {"code": VCPUS}, value=4 * (workers + MASTER))
     return account
 

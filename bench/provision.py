@@ -121,8 +121,6 @@ def prepared(account: Account) -> Account:
         cluster_instance_type="c5.large",
         cluster_worker_count=2,
         cluster_image="localcloud-api-only",
-        # No machine boots here that could configure itself.
-        cluster_setup="push",
         cluster_login_user="ubuntu",
         cluster_ssh_allowed_cidrs=["198.51.100.1/32"],
         cluster_public_key_file=f"{account.key()}.pub",
