@@ -78,7 +78,7 @@ def main() -> None:
     rows.append(
         Row("second run: tasks that changed something", sum(runs[1].changed for runs in runs_by_size.values()), "", 0)
     )
-    write("configure", "From machines to members: configure.yml", rows, table(runs_by_size))
+    write("configure", "Members configured over ssh: configure.yml", rows, table(runs_by_size))
 
 
 def table(runs_by_size: dict[int, list[Cost]]) -> str:

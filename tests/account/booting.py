@@ -35,7 +35,7 @@ class Nodes:
     def __init__(self, account: Account, bucket: str, roles: Mapping[str, str], bundle: str = "") -> None:
         self.account, self.bucket = account, bucket
         self.bundle = bundle
-        """If empty, the only one in the bucket."""
+        """If empty, the newest in the bucket."""
         self.roles = roles
         """The names of the IAM roles, by the groups' names."""
         self.behaviours: dict[str, Iterator[str]] = {}
@@ -162,8 +162,9 @@ class Nodes:
         self._client(group, machine, "s3").put_object(Bucket=self.bucket, Key=key, Body=json.dumps(body).encode())
 
     def _stored_bundle(self) -> str:
-        (stored,) = self.account.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=BUNDLES)["Contents"]
-        return str(stored["Key"]).removeprefix(BUNDLES).partition(".")[0]
+        stored = self.account.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=BUNDLES)["Contents"]
+        newest = max(stored, key=lambda item: item["LastModified"])
+        return str(newest["Key"]).removeprefix(BUNDLES).partition(".")[0]
 
     def _client(self, group: str, machine: str, service: str) -> Any:
         with self.account.cloud.lock:

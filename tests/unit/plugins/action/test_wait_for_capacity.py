@@ -117,6 +117,11 @@ def test_other_refusals_of_an_address_fail_the_task(red: MadeCluster, wait: Wait
     assert "AWS does not allow ec2:AssociateAddress" in result["msg"]
 
 
+def test_groups_need_the_place_of_their_reports(red: MadeCluster, wait: Wait) -> None:
+    refused = wait(groups=[group("master", 1)], reports=None)
+    assert refused["failed"] and refused["msg"].startswith("reports is not given: name the bucket")
+
+
 def test_a_group_that_is_missing_or_goes_is_named(red: MadeCluster, wait: Wait) -> None:
     red.machines(master=1)
     result = wait(groups=[group("master", 1), group("workers", 1), group("others", 1)])
