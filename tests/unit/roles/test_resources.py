@@ -50,7 +50,6 @@ EXCEPTIONS = {
     "Create the EMR cluster": "deeplearning.aws.emr_cluster",
     "Store the bundle": "deeplearning.aws.boot_bundle",
     "Create the launch hooks": "community.aws.autoscaling_lifecycle_hook",
-    "Delete the launch hooks": "community.aws.autoscaling_lifecycle_hook",
     "Schedule the end of the group": "community.aws.autoscaling_scheduled_action",
     "Delete the end of machines that are in service": "community.aws.autoscaling_scheduled_action",
     "Delete the scheduled end of a setting that is off": "community.aws.autoscaling_scheduled_action",
