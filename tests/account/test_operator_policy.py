@@ -48,7 +48,7 @@ def test_tags_that_count_late_are_waited_for(account: Any, person: Any) -> None:
 
 def test_emr_runs_with_it_and_needs_all_of_it(account: Any, person: Any) -> None:
     log, roles = Log(account), Roles(Log(account))
-    of_others = ("image", "login_user", "setup", "spot", "efs_tls", "ttl_hours")
+    of_others = ("image", "login_user", "spot", "efs_tls", "ttl_hours")
     for setting in of_others:
         del person.settings[f"cluster_{setting}"]
     person.settings |= {"cluster_instance_type": "m5.xlarge", "emr_poll_seconds": 1}
