@@ -126,7 +126,9 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
         "asked_by": checked["requested_by"],
     }
     if run.get("requirements"):
+        # They add to the environment's Python, which the record names as well.
         result["requirements"] = f"{run_dir}/requirements.txt"
+        result.pop("python", None)
     return {"problem": problem, "request": result}
 
 

@@ -23,11 +23,16 @@ CURES = {
     "environment.yml": "pip freeze > requirements.txt",
 }
 """Files of other tools, and what writes them as requirements."""
-_INCLUDE = re.compile(r"(?:-r|--requirement)(?:\s+|=)(\S+)")
-_LOCAL = re.compile(r"(-e|--editable|-c|--constraint|--find-links|-f)\b|\.{1,2}(/|$)|/|file:|.*@\s*file:", re.ASCII)
+_INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:\s+|=))(\S+)")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_LOCAL = re.compile(
+    r"(-e|--editable|-c|--constraint|--find-links|-f)\b(?![\s=]*(https?:|git\+))|\.{1,2}(/|$)|/|file:|.*@\s*file:",
+    re.ASCII,
+)
 """What names other files of this machine, which nodes do not have."""
 _LOGIN = re.compile(r"://([^/\s@]*)@")
-_NO_SECRET = re.compile(r"git|(\$\{[A-Z0-9_]+\}|:)+")
+_NO_SECRET = re.compile(r"([^:{}]*:)?\$\{[A-Z0-9_]+\}(:(\$\{[A-Z0-9_]+\}|x-oauth-basic)?)?")
+_SSH = re.compile(r"ssh://|git@")
 
 
 def read(path: Path, root: Path | None = None) -> str:
@@ -50,13 +55,13 @@ def _lines(path: Path, root: Path | None, files: list[Path]) -> Iterator[str]:
     if path.suffix == ".toml":
         yield from _dependencies(path, text)
         return
-    for line in map(str.strip, text.splitlines()):
+    for line in (_COMMENT.sub("", line).strip() for line in text.splitlines()):
         if include := _INCLUDE.fullmatch(line):
             included = path.parent / include[1]
             if included in files or len(files) > MOST_INCLUDED:
                 raise UserError(f"requirements is {files[0]}, and {included} is included again: remove that line.")
             yield from _lines(included, root, [*files, included])
-        elif line and not line.startswith("#"):
+        elif line:
             _check(path, line)
             yield line
 
@@ -91,10 +96,14 @@ def _check(path: Path, line: str) -> None:
             f"requirements is {path}, and its line {line} names a file, which nodes do not have: name a package, or an "
             "address. The run's own code needs no requirement: it is sent with the script (sync)."
         )
-    login = _LOGIN.search(line)
-    if login and not _NO_SECRET.fullmatch(login[1]):
+    if _SSH.search(line):
         raise UserError(
-            f"requirements is {path}, and a line has a login, which all users of the cluster could read: write "
+            f"requirements is {path}, and a line names a repository by ssh, for which nodes have no key: name it by "
+            "https. Example: git+https://${TOKEN}@github.com/me/models.git@v2"
+        )
+    if not all(_NO_SECRET.fullmatch(login) for login in _LOGIN.findall(line)):
+        raise UserError(
+            f"requirements is {path}, and a line has a login, which would stand in the run's folder: write "
             '${TOKEN} in its place, and pass it. Example: -e \'{"env": {"TOKEN": "…"}}\''
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from deeplearning.config import Config
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.identity import become
 from deeplearning.members.member_list import Member, Members
@@ -183,6 +184,28 @@ def test_a_resumed_run_keeps_what_the_request_does_not_change(create_run: Create
     create_run(resume="r1", script_args=["--epochs", "4"])
     assert (folder.run()["script_args"], folder.run()["max_restarts"]) == (["--epochs", "4"], 0)
     assert (folder.read("environment.json") or {})["environment"] == {"A": "1"}
+
+
+def test_requirements_are_a_file_of_the_run_until_a_resumed_one_has_others(
+    create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = f"{paths.ENVIRONMENTS}/pytorch/bin/python"
+    monkeypatch.setattr(run_record, "find_interpreter", lambda _framework, python: (python or ours, {}))
+    create_run(python=None, requirements="einops\n")
+    folder = with_checkpoint(config)
+    file = Path(folder.file("requirements.txt"))
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("einops\n", 0o600)
+    before = folder.run()["requirements"]
+    create_run(resume="r1")
+    assert folder.run()["requirements"] == before and file.exists()
+    create_run(resume="r1", requirements="scipy\n")
+    assert folder.run()["requirements"] != before and file.read_text() == "scipy\n"
+    with pytest.raises(UserError, match="requirements and python are given together"):
+        create_run(resume="r1", python=sys.executable, requirements="scipy\n")
+    create_run(resume="r1", python=sys.executable)
+    assert folder.run()["requirements"] is None and not file.exists()
+    with pytest.raises(UserError, match="requirements and python are given together"):
+        create_run(resume="r1", requirements="scipy\n")
 
 
 def test_a_run_of_an_older_cluster_is_resumed_as_one_of_this_cluster(

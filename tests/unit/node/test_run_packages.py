@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import fcntl
+import http.server
 import json
 import os
 import socket
@@ -9,7 +12,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,29 +154,116 @@ def test_what_contradicts_the_environment_is_named_with_both_sides(run: Run, req
     with pytest.raises(UserError, match=problem) as refused:
         packages.install(made, archive, folder)
     assert "\n" not in str(refused.value)
-    assert os.listdir(paths.PACKAGES) == [] and not os.path.exists(archive.path)
+    assert os.listdir(paths.PACKAGES) == [f".lock-{made.digest}"] and not os.path.exists(archive.path)
 
 
-def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_started_again(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, archive, folder = run("absent")
+@pytest.fixture
+def unit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Folder], int]:
+    """Return a function that does what the unit does."""
     monkeypatch.setattr(packages, "read_config", lambda: CONFIG)
     monkeypatch.setattr(packages, "create_root", lambda user: None)
     monkeypatch.setattr(packages, "become", lambda user: None)
-    monkeypatch.setattr(packages, "runs_root", lambda config: os.path.dirname(archive.root))
-    with pytest.raises(UserError, match="No matching distribution"):
-        packages.main([folder.path])
-    monkeypatch.setattr(units, "run_once", None)
+    monkeypatch.setattr(packages, "runs_root", lambda config: str(tmp_path))
+    return lambda folder: packages.main([folder.path])
+
+
+def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_started_again(
+    run: Run, unit: Callable[[Folder], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, archive, folder = run("absent")
+    assert unit(folder) == 0, "a unit that has failed would be the problem of the next start"
+    started: list[str] = []
+    monkeypatch.setattr(units, "run_once", lambda name, _argv: started.append(name) or "")
     doing, problem = packages.make_if_missing(folder.run(), folder)
     assert doing == "" and problem.startswith("its packages cannot be installed: ERROR: No matching distribution")
     assert problem.endswith(f"({socket.gethostname()})")
     monkeypatch.setattr(packages, "Builder", None)
     with pytest.raises(UserError, match="No matching distribution"):
         packages.build_for_all(made, archive, folder)
+    assert not started
     folder.write("run.json", folder.run() | {"asked_at": "later"})
+    assert packages.make_if_missing(folder.run(), folder) == ("it installs its packages", "")
     with pytest.raises(TypeError):
         packages.build_for_all(made, archive, folder)
+
+
+def test_a_process_of_a_run_that_was_stopped_is_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, archive, folder = run("vision")
+    monkeypatch.setattr(packages, "Builder", None)
+    with open(f"{paths.PACKAGES}/.lock-{made.digest}", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        other = threading.Thread(target=packages.install, args=(made, archive, folder))
+        other.start()
+        os.mkdir(made.folder)
+    other.join(30)
+    assert not other.is_alive() and os.listdir(made.folder) == []
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    """A private index, and the server of a repository that does not know its user."""
+
+    wheels: Path
+    expected = "Basic " + base64.b64encode(b"me:sesame-open").decode()
+
+    def do_GET(self) -> None:
+        if self.headers.get("Authorization") != self.expected or self.path.startswith("/git"):
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+            return
+        name = self.path.strip("/").rpartition("/")[2]
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        if name.endswith(".whl"):
+            self.wfile.write((self.wheels / name).read_bytes())
+        else:
+            links = (f'<a href="/files/{file.name}">{file.name}</a>' for file in self.wheels.glob(f"{name}-*"))
+            self.wfile.write("".join(links).encode())
+
+    def log_message(self, *_words: Any) -> None:
+        """Tests print nothing."""
+
+
+@pytest.fixture
+def index(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(Index, "wheels", wheels, raising=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("login", ["me:${PASSWORD}", "${ME}:${PASSWORD}"])
+def test_a_login_of_an_index_comes_from_the_runs_environment_and_stands_nowhere(
+    run: Run, unit: Callable[[Folder], int], index: str, python: str, login: str
+) -> None:
+    made, _archive, folder = run("")
+    requirements = f"--index-url http://{login}@{index}/simple\nvision\n"
+    Path(folder.file(packages.FILE)).write_text(requirements)
+    folder.write("environment.json", {"environment": {"ME": "me", "PASSWORD": "sesame-open"}})
+    unit(folder)
+    made = replace(made, requirements=requirements)
+    assert packages.problem_of(folder.run(), folder) == "" and seen(python, made.folder, "vision") == ["1.0"]
+    texts = [file.read_text() for file in Path(folder.path).rglob("*") if file.is_file()]
+    assert sum("sesame" in text for text in texts) == 1, "environment.json, which is closed to others"
+
+
+def test_a_token_that_is_refused_is_not_printed(run: Run, index: str) -> None:
+    made, archive, folder = run(f"git+http://${{TOKEN}}@{index}/git/x")
+    folder.write("environment.json", {"environment": {"TOKEN": "ghp_sesame"}})
+    with pytest.raises(UserError, match="fatal: Authentication failed") as refused:
+        packages.install(made, archive, folder)
+    assert "sesame" not in str(refused.value) + Path(folder.file(packages.LOG)).read_text()
+
+
+def test_what_does_not_end_is_not_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, archive, folder = run("vision")
+    monkeypatch.setattr(packages, "SECONDS", 0.01)
+    with pytest.raises(UserError, match="pip has not ended within"):
+        packages.install(made, archive, folder)
 
 
 def test_another_environment_has_other_packages(run: Run) -> None:
@@ -220,11 +310,11 @@ def test_requirements_may_be_a_file_on_the_master(tmp_path: Path) -> None:
             {"url": "https://e.org/x", "vcs_info": {"vcs": "git", "commit_id": "12"}, "subdirectory": "s"},
             "git+https://e.org/x@12#subdirectory=s",
         ),
-        ({"url": "https://e.org/x.zip", "archive_info": {}}, "https://e.org/x.zip"),
+        ({"url": "https://own.org/x.zip", "archive_info": {}}, "https://${T}@own.org/x.zip"),
     ],
 )
 def test_what_is_installed_is_what_was_resolved(answer: dict[str, Any], pin: str) -> None:
-    assert packages.pin_of({"name": "x", **answer}) == f"x @ {pin}"
+    assert packages.pin_of({"name": "x", **answer}, {"own.org": "${T}"}) == f"x @ {pin}"
 
 
 def test_a_network_that_is_out_of_reach_is_said_in_a_sentence() -> None:

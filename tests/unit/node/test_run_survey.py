@@ -482,6 +482,19 @@ def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> N
     assert other[-2:] == ("deeplearning-worker2", f"{paths.PROGRAM} {' '.join(words)} '/p y' 10.0.0.2 2")
 
 
+def test_nodes_are_asked_for_packages_if_the_run_has_requirements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older program refuses the option: it would start without them."""
+    commands: list[tuple[str, ...]] = []
+    answer = subprocess.CompletedProcess((), 0, json.dumps(SURVEY), "")
+    monkeypatch.setattr(bounded_program, "run", lambda command, _seconds: commands.append(command) or answer)
+    for _time in range(2):
+        survey.survey_nodes([member(1)], Folder(str(tmp_path)), "/p", 2, member(1).instance_id)
+        (tmp_path / "requirements.txt").touch()
+    assert ["--packages" in command for command in commands] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("broken", "problem"),
     [

@@ -104,8 +104,10 @@ def _check_not_busy(run: dict[str, Any], config: Config, members: Members) -> No
 
 
 def _write(folder: Folder, run: dict[str, Any], request: dict[str, Any]) -> None:
-    if requirements := packages.text_of(request):
-        atomic_file.replace(folder.file(packages.FILE), requirements.encode())
+    if run["requirements"] is None:
+        atomic_file.remove(folder.file(packages.FILE))
+    elif requirements := packages.text_of(request):
+        atomic_file.replace(folder.file(packages.FILE), requirements.encode(), mode=0o600)
     folder.write("environment.json", {"environment": run["environment"]}, mode=0o600)
     folder.write("run.json", {key: run[key] for key in run_request.RECORDED})
 

@@ -16,18 +16,20 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning import programs, safe_paths
+from deeplearning import programs, safe_files, safe_paths
 from deeplearning.boot.system import APT_GET
 from deeplearning.config import read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import COMPILERS, RECORDS
+from deeplearning.contract.run_request import MOST_REQUIREMENTS
 from deeplearning.identity import as_root, become
 from deeplearning.runs import units
 from deeplearning.runs.folder import Folder, runs_root
@@ -44,6 +46,13 @@ OLDEST_PIP = (22, 3)
 OURS = re.compile(r"nvidia-|triton$|horovod$")
 """Packages that stay as they are in the environment, with the framework itself: they belong to one another."""
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
+SECONDS = 3600.0
+"""After this pip, or a compiler that it has started, is not waited for any more."""
+LEAST_SECRET = 6
+"""Characters of a value of the run's environment that is hidden in what pip prints."""
+_SOURCE = re.compile(r"(-i|--index-url|--extra-index-url|--trusted-host|-f|--find-links|--no-index)\b")
+"""Options in requirements that say where packages come from."""
+_LOGIN = re.compile(r"://([^/\s@]+)@([^/\s#]+)")
 _SYSTEM_ID = re.compile(r'^ID="?(\w+)', re.MULTILINE)
 
 
@@ -74,8 +83,8 @@ def text_of(request: dict[str, Any]) -> str:
     if not text.startswith("/"):
         return text
     try:
-        return Path(text).read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
+        return safe_files.read(text, MOST_REQUIREMENTS).decode()
+    except (OSError, ValueError) as error:
         raise UserError(f"requirements is {text}, which cannot be read on the master: {error}.") from None
 
 
@@ -100,14 +109,22 @@ def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
             return "", ""
     except (OSError, ValueError, KeyError, TypeError) as error:
         return "", f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
-    failed = folder.read(PROBLEM) or {}
-    if failed.get("run") == start_of(run):
-        return "", f"its packages cannot be installed: {failed['problem']}"
+    if problem := problem_of(run, folder):
+        return "", f"its packages cannot be installed: {problem}"
     unit = f"deeplearning-packages-{run['run_id']}.service"
     problem = units.run_once(unit, [paths.PROGRAM, "run", "packages", folder.path])
     if problem:
         return "", f"its packages cannot be installed: {problem.removeprefix('deeplearning: ')}"
     return "it installs its packages", ""
+
+
+def problem_of(run: dict[str, Any], folder: Folder) -> str:
+    """Return why a node could not install them for this start of the run; empty if none has failed.
+
+    NFS remembers for half a minute that a name was missing: the folder is listed.
+    """
+    failed = (folder.read(PROBLEM) or {}) if PROBLEM in os.listdir(folder.path) else {}
+    return str(failed["problem"]) if failed.get("run") == start_of(run) else ""
 
 
 def main(argv: list[str]) -> int:
@@ -122,8 +139,9 @@ def main(argv: list[str]) -> int:
     try:
         install(packages, archive, folder)
     except (UserError, OSError) as error:
+        print(error, file=sys.stderr)
+        # The next survey reads it. A unit that has failed would be the problem of the next start, too.
         folder.write(PROBLEM, {"run": start_of(run), "problem": f"{error} ({socket.gethostname()})"})
-        raise
     return 0
 
 
@@ -144,6 +162,10 @@ class PackageArchive:
     def path(self) -> str:
         return f"{self.root}/{self.digest}.tar"
 
+    def exists(self) -> bool:
+        """NFS remembers for half a minute that a name was missing: the folder is listed."""
+        return os.path.isdir(self.root) and os.path.basename(self.path) in os.listdir(self.root)
+
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         """Let one node build, and others wait. The lock ends with its process, also when the node is lost."""
@@ -155,27 +177,30 @@ class PackageArchive:
 
 def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
     """Unpack the archive on this node's disk. Build it before, if no node has."""
-    for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
-        new = f"{temporary}/new"
-        os.mkdir(new)
-        if not os.path.exists(archive.path):
+    # A run that was stopped may have left a process that builds.
+    with open(f"{paths.PACKAGES}/.lock-{packages.digest}", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.isdir(packages.folder):
+            return
+        for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
+            shutil.rmtree(left, ignore_errors=True)
+        if not archive.exists():
             build_for_all(packages, archive, folder)
-        unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
-        if unpacked.returncode:
-            raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
-        with contextlib.suppress(FileExistsError):
+        with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
+            new = f"{temporary}/new"
+            os.mkdir(new)
+            unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
+            if unpacked.returncode:
+                raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
             os.rename(new, packages.folder)
 
 
 def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
     with archive.exclusive():
         # Another node has built it meanwhile, or could not.
-        failed = folder.read(PROBLEM) or {}
-        if failed.get("run") == start_of(folder.run()):
-            raise UserError(failed["problem"])
-        if not os.path.exists(archive.path):
+        if problem := problem_of(folder.run(), folder):
+            raise UserError(problem)
+        if not archive.exists():
             with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
                 Builder(packages, temporary, folder).build(archive.path)
 
@@ -186,10 +211,16 @@ class Builder:
     def __init__(self, packages: Packages, temporary: str, folder: Folder) -> None:
         self.packages, self.temporary, self.log = packages, temporary, folder.file(LOG)
         self.target, self.tools = f"{temporary}/packages", f"{temporary}/tools"
-        own = (folder.read("environment.json") or {}).get("environment", {})
+        own: dict[str, str] = (folder.read("environment.json") or {}).get("environment", {})
+        self.secrets = [value for value in own.values() if len(value) >= LEAST_SECRET]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
         # A login for an index or a repository comes by the option env: pip fills in ${NAME} in requirements.
-        self.environment = {**inherited, **own, "GIT_TERMINAL_PROMPT": "0", "TMPDIR": temporary}
+        # git asks nobody, and so does not print the address with the login for which it would ask a password.
+        quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "/bin/true"}
+        self.environment = {**inherited, **own, **quiet, "TMPDIR": temporary}
+        lines = packages.requirements.splitlines()
+        self.sources = [line for line in lines if _SOURCE.match(line)]
+        self.logins = {host: login for login, host in _LOGIN.findall(packages.requirements)}
 
     def build(self, archive: str) -> None:
         os.makedirs(os.path.dirname(self.log), exist_ok=True)
@@ -199,7 +230,9 @@ class Builder:
         if compiles:
             self.install_compiler()
         if pins:
-            self.pip("install", "--target", self.target, "--no-deps", "-r", self.write("pins.txt", pins))
+            self.pip(
+                "install", "--target", self.target, "--no-deps", "-r", self.write("pins.txt", [*self.sources, *pins])
+            )
             self.check()
         partial = f"{archive}.partial"
         packed = programs.run("tar", "-cf", partial, "-C", self.target, ".")
@@ -211,7 +244,7 @@ class Builder:
         """Use a newer pip if the environment's, which is the system's, cannot report what it would install."""
         version = re.match(r"pip (\d+)\.(\d+)", programs.run(self.packages.python, *PIP, "--version").stdout)
         if version and tuple(map(int, version.groups())) < OLDEST_PIP:
-            self.pip("install", "--target", self.tools, "pip>=24")
+            self.pip("install", "--target", self.tools, "-r", self.write("pip.txt", [*self.sources, "pip>=24"]))
             self.environment["PYTHONPATH"] = self.tools
 
     def resolve(self) -> tuple[list[str], bool]:
@@ -228,7 +261,7 @@ class Builder:
         )
         with open(report, encoding="utf-8") as file:
             chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
-        return [pin_of(each) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
+        return [pin_of(each, self.logins) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
 
     def install_compiler(self) -> None:
         """A package without a wheel for this machine is compiled. Only root can install what that needs."""
@@ -263,21 +296,29 @@ class Builder:
 
     def run(self, *command: str, **variables: str) -> None:
         """Run a command. Raise UserError with the reason that it has printed if it fails."""
-        with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
-            begin = log.seek(0, os.SEEK_END)
-            done = subprocess.run(
-                command,
-                cwd=self.temporary,
-                env={**self.environment, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-            log.seek(begin)
-            printed = log.read()
-        if done.returncode:
-            raise UserError(f"{reason_of(printed)} (all of it: {self.log})")
+        environment = {**self.environment, **variables}
+        with tempfile.TemporaryFile("w+", dir=self.temporary, encoding="utf-8", errors="replace") as output:
+            options: dict[str, Any] = {"cwd": self.temporary, "env": environment, "stdin": subprocess.DEVNULL}
+            try:
+                done = subprocess.run(
+                    command, stdout=output, stderr=subprocess.STDOUT, timeout=SECONDS, check=False, **options
+                )
+                code = done.returncode
+            except subprocess.TimeoutExpired:
+                code = None
+            output.seek(0)
+            printed = self.without_secrets(output.read())
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(printed)
+        if code != 0:
+            reason = reason_of(printed) if code else f"pip has not ended within {SECONDS / 60:g} minutes"
+            raise UserError(f"{reason} (all of it: {self.log})")
+
+    def without_secrets(self, text: str) -> str:
+        """The log and the reason can be read by all users of the cluster."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def write(self, name: str, lines: Sequence[str]) -> str:
         path = f"{self.temporary}/{name}"
@@ -285,9 +326,14 @@ class Builder:
         return path
 
 
-def pin_of(chosen: dict[str, Any]) -> str:
-    """Return the requirement that names exactly what pip has chosen, see PEP 610."""
-    url = chosen["url"]
+def pin_of(chosen: dict[str, Any], logins: Mapping[str, str]) -> str:
+    """Return the requirement that names exactly what pip has chosen, see PEP 610.
+
+    pip leaves logins out of its report. `logins`: those of the requirements, by host.
+    """
+    scheme, separator, place = chosen["url"].partition("://")
+    host = place.partition("/")[0]
+    url = f"{scheme}://{logins[host]}@{place}" if host in logins else f"{scheme}{separator}{place}"
     if "vcs_info" in chosen:
         url = f"{chosen['vcs_info']['vcs']}+{url}@{chosen['vcs_info']['commit_id']}"
     fragments = [f"subdirectory={chosen['subdirectory']}"] if chosen.get("subdirectory") else []

@@ -35,13 +35,14 @@ def resumed_run(
 ) -> dict[str, Any]:
     """Return the record of an ended run with the values of a request that resumes it."""
     resumed = {**run_request.DEFAULTS, **run, "environment": environment, **request}
-    if "requirements" in request:
+    if "requirements" in request or request.get("python"):
         resumed["requirements"] = packages.checksum(packages.text_of(request))
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
-    run_request.require_consistent({key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")})
     is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
     python = request.get("python") or (run["python"] if is_own else None)
+    checked = {key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")}
+    run_request.require_consistent({**checked, "python": python, "requirements": resumed.get("requirements")})
     resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
     resumed["data"] = find_data(resumed["data"], config, bool(resumed["own_copy"]))
     resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())

@@ -94,6 +94,9 @@ def survey_nodes(
 ) -> list[NodeSurvey]:
     """Survey all these members. `own_instance` is this machine's instance id."""
     command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
+    if os.path.exists(folder.file(packages.FILE)):
+        # A node with an older program, which would start without them, refuses the option.
+        command.append("--packages")
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
         argv = [*command, member.private_ip, str(ports)]
@@ -211,6 +214,7 @@ def main(argv: list[str]) -> int:
     for name in ("run_id", "folder", "python", "address"):
         parser.add_argument(name)
     parser.add_argument("ports", type=int)
+    parser.add_argument("--packages", action="store_true")
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
@@ -225,7 +229,7 @@ def main(argv: list[str]) -> int:
         problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
         if not problem:
             preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, shown.answering)
-        if not preparing and not problem:
+        if not preparing and not problem and arguments.packages:
             preparing, problem = packages.make_if_missing(run, folder)
         if not preparing and not problem:
             preparing, problem = own_copy.make_if_missing(run)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_rules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan
 
@@ -209,8 +210,9 @@ def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
         "busy": "refuse",
         "asked_by": "me@here",
     }
-    needed = evaluation(RUN | {"requirements": "0a"})[1]["requirements"]
-    assert needed == "/efs/runs/red/a/requirements.txt", "which the master reads"
+    needed = evaluation(RUN | {"requirements": "0a"})[1]
+    assert needed["requirements"] == "/efs/runs/red/a/requirements.txt", "which the master reads"
+    assert validate(needed) and "python" not in needed
     request = evaluation(RUN | {"script": "/opt/deeplearning/trainers/cifar10_mxnet.py"}, nodes=1)[1]
     assert (request["script"], request["nodes"]) == (None, 1)
     assert "data" not in evaluation(RUN | {"data": ""})[1]

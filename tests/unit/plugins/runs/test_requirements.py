@@ -24,12 +24,12 @@ def write(folder: Path, **files: str) -> Path:
 def test_the_lines_of_a_file_and_of_those_that_it_includes_are_sent(tmp_path: Path) -> None:
     write(
         tmp_path,
-        requirements_txt="# ours\n\nscipy>=1.11  # a reason\n-r more/base.txt\n",
-        more__base_txt="-r\tlast.txt\n--extra-index-url https://example.org/simple\n",
+        requirements_txt="# ours\n\nscipy>=1.11  # a reason\n-r more/base.txt # as well\n-f https://example.org/x\n",
+        more__base_txt="-rlast.txt\n--extra-index-url https://example.org/simple\n",
         more__last_txt="einops",
     )
     text = requirements.read(tmp_path / "requirements.txt")
-    assert text == "scipy>=1.11  # a reason\neinops\n--extra-index-url https://example.org/simple\n"
+    assert text == "scipy>=1.11\neinops\n--extra-index-url https://example.org/simple\n-f https://example.org/x\n"
 
 
 def test_a_lock_with_checksums_stays_as_it_is(tmp_path: Path) -> None:
@@ -58,7 +58,13 @@ def test_the_dependencies_of_a_project_are_its_requirements(tmp_path: Path) -> N
         ("requirements.txt", "./wheels/x.whl", "names a file, which nodes do not have"),
         ("requirements.txt", "x @ file:///home/me/x", "names a file, which nodes do not have"),
         ("requirements.txt", "-c constraints.txt", "names a file, which nodes do not have"),
-        ("requirements.txt", "git+https://me:secret@example.org/x", "has a login, which all users of the cluster"),
+        ("requirements.txt", "git+ssh://git@example.org/x", "names a repository by ssh, for which nodes have no key"),
+        ("requirements.txt", "--index-url https://${A}@e.org --extra-index-url https://a:secret@f.org", "has a login"),
+        (
+            "requirements.txt",
+            "git+https://me:secret@example.org/x",
+            "has a login, which would stand in",
+        ),
     ],
 )
 def test_what_nodes_could_not_use_is_refused(tmp_path: Path, name: str, text: str, problem: str) -> None:
@@ -69,7 +75,7 @@ def test_what_nodes_could_not_use_is_refused(tmp_path: Path, name: str, text: st
 
 
 def test_a_login_may_come_from_the_environment(tmp_path: Path) -> None:
-    line = "git+https://${USER}:${TOKEN}@example.org/x@v1\ngit+ssh://git@example.org/y\n"
+    line = "git+https://${USER}:${TOKEN}@example.org/x@v1\n--extra-index-url https://aws:${TOKEN}@example.org/y\n"
     assert requirements.read(write(tmp_path, requirements_txt=line) / "requirements.txt") == line
 
 
