@@ -215,7 +215,7 @@ class Builder:
         self.secrets = [value for value in own.values() if len(value) >= LEAST_SECRET]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
         # A login for an index or a repository comes by the option env: pip fills in ${NAME} in requirements.
-        # git asks nobody, and so does not print the address with the login for which it would ask a password.
+        # git asks for no password, and so does not print the address with the login that it would ask for.
         quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "/bin/true"}
         self.environment = {**inherited, **own, **quiet, "TMPDIR": temporary}
         lines = packages.requirements.splitlines()
