@@ -34,19 +34,15 @@ class ResultTarget(Protocol):
     @property
     def partial(self) -> Path:
         """The folder of this machine for files that have not arrived completely."""
-        ...
 
     def existing(self, file: RunFile) -> str:
         """Return the SHA-256 of a file that is there, empty if it is not. Raise UserError if another one is."""
-        ...
 
     def require_room(self, sizes: Iterable[int]) -> None:
         """Raise UserError if files of these sizes do not fit on this machine."""
-        ...
 
     def store(self, file: RunFile, part: Path, sha256: str) -> None:
         """Take over a file that has arrived and was checked."""
-        ...
 
 
 def conflict(place: str, example: str) -> UserError:
