@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,26 @@ def test_of_checkpoints_the_complete_ones_are_listed(master: Master) -> None:
         run, "checkpoints/tf/model-12.data-00000-of-00001", "checkpoints/.tmp/a", "checkpoints/checkpoint-3/model.bin"
     )
     assert names(master, "checkpoints") == sorted(complete)
+
+
+@pytest.mark.parametrize("in_its_place", [None, "a file"])
+def test_checkpoints_that_are_removed_meanwhile_are_left_out(
+    master: Master, monkeypatch: pytest.MonkeyPatch, in_its_place: str | None
+) -> None:
+    run = master.add("r1", "running")
+    write(run, *(f"checkpoints/step-{number}/{name}" for number in (1, 2) for name in (".metadata", *DCP)))
+    oldest = run.file("checkpoints/step-1")
+    listdir = os.listdir
+
+    def remove_first(path: str) -> list[str]:
+        if path == oldest:
+            shutil.rmtree(path)
+            if in_its_place:
+                Path(path).write_text(in_its_place)
+        return listdir(path)
+
+    monkeypatch.setattr(results.os, "listdir", remove_first)
+    assert names(master, "checkpoints") == sorted(f"checkpoints/step-2/{name}" for name in (".metadata", *DCP))
 
 
 def test_a_run_in_a_folder_of_its_own_is_listed_through_its_link(master: Master, tmp_path: Path) -> None:

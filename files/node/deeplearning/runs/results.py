@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -28,7 +29,7 @@ def listing(folder: Folder, what: str) -> dict[str, Any]:
     files: list[dict[str, Any]] = []
     left_out: list[str] = []
     for name in _names(root, what, left_out):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             seen = os.lstat(f"{root}/{name}")
             files.append({"name": name, "size": seen.st_size, "modified": seen.st_mtime_ns})
         if len(files) > run_files.MOST_FILES:
@@ -57,16 +58,17 @@ def _names(root: str, what: str, left_out: list[str]) -> Iterator[str]:
 def _walk(root: str, name: str, left_out: list[str]) -> Iterator[str]:
     """Yield the names of files at a place in a run's folder, and add those that are left out to the list."""
     path = f"{root}/{name}"
-    if not os.path.lexists(path):
-        return
-    if os.path.islink(path) or not (os.path.isfile(path) or os.path.isdir(path)) or not run_files.is_safe(name):
-        if len(left_out) < MOST_LEFT_OUT:
-            left_out.append(name)
-    elif os.path.isfile(path):
-        yield name
-    else:
-        for entry in sorted(os.listdir(path)):
-            yield from _walk(root, f"{name}/{entry}", left_out)
+    # A trainer may remove its oldest checkpoints at any time.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        mode = os.lstat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or not run_files.is_safe(name):
+            if len(left_out) < MOST_LEFT_OUT:
+                left_out.append(name)
+        elif stat.S_ISREG(mode):
+            yield name
+        else:
+            for entry in sorted(os.listdir(path)):
+                yield from _walk(root, f"{name}/{entry}", left_out)
 
 
 def _complete(root: str, names: Iterator[str]) -> Iterator[str]:
