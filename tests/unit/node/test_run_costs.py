@@ -50,6 +50,7 @@ def test_the_cost_is_that_of_all_attempts_and_of_the_time_left() -> None:
         ([RUNNING], None),
         ([attempt(), RUNNING], {"g5.xlarge": 1.0}),
         ([attempt({"g5.xlarge": "many"})], PRICES),
+        ([attempt({"g5.xlarge": 10**400})], PRICES),
         ([attempt(ended="yesterday")], PRICES),
         ([{}], PRICES),
         (["x"], PRICES),
@@ -57,6 +58,10 @@ def test_the_cost_is_that_of_all_attempts_and_of_the_time_left() -> None:
 )
 def test_what_is_not_known_is_no_cost(attempts: list[Any], prices: Any) -> None:
     assert cost(*attempts, prices=prices) is None
+
+
+def test_more_time_left_than_a_number_holds_is_no_cost() -> None:
+    assert cost(RUNNING, left=10**400) is None
 
 
 def test_a_resumed_run_has_cost_what_it_did_before_too(run: Folder) -> None:

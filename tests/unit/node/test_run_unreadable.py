@@ -41,6 +41,15 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_being_listed(master: Mast
     assert code == 2 and "There is no run r9. The latest are a, " in errors
 
 
+# No float holds this loss.
+@pytest.mark.parametrize("state", [{"progress": {"loss": 10**400}}, {"processes": [{}]}])
+def test_a_run_in_another_form_is_shown_as_a_sentence(master: Master, state: dict[str, Any]) -> None:
+    folder = master.add("r1", "running")
+    folder.write("state.json", {"processes": [], **state})
+    code, _output, errors = master.call("show", "r1")
+    assert code == 2 and f"the files in {folder.path} are not in the expected form" in errors
+
+
 LINE = b'{"epoch": 3, "samples": 9}\n'
 
 

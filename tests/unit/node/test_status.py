@@ -114,6 +114,16 @@ def test_unreadable_runs_are_named_and_the_others_are_answered(
     assert "/r3 are not in the expected form (TypeError" in second
 
 
+def test_numbers_that_no_float_holds_hide_no_other_run(master: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    add_run(master, "r1")
+    folder = add_run(master, "r2", prices={"g5.xlarge": 1.0})
+    attempt = {"started": format_time(), "ended": None, "machines": {"g5.xlarge": 1}}
+    state = {"state": "running", "nodes": ["deeplearning-worker1"], "attempts": [attempt]}
+    folder.write("state.json", {**state, "progress": {"seconds_left": 10**400}})
+    described = answer(master, capsys)
+    assert [(run["run_id"], run["cost"]) for run in described["runs"]] == [("r1", None), ("r2", None)]
+
+
 def test_what_cannot_be_read_is_named_and_the_rest_is_answered(
     master: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

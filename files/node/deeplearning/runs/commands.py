@@ -19,7 +19,14 @@ from deeplearning.identity import become
 from deeplearning.runs import plan as plans
 from deeplearning.runs import results, sent_code, unit, units, views
 from deeplearning.runs.create import create
-from deeplearning.runs.folder import all_runs, check_folder_safety, find_run, skip_unreadable, unfinished_frameworks
+from deeplearning.runs.folder import (
+    all_runs,
+    check_folder_safety,
+    expected_form,
+    find_run,
+    skip_unreadable,
+    unfinished_frameworks,
+)
 from deeplearning.runs.preview import plan_of_request, plan_of_run
 
 MOUNT_POLL_SECONDS = 1.0
@@ -140,7 +147,8 @@ def _frameworks(arguments: argparse.Namespace, config: Config) -> int:
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:
     folder = find_run(config, arguments.run_id)
-    print(json.dumps(views.detail(folder)) if arguments.json else views.detail_text(folder))
+    with expected_form(folder):
+        print(json.dumps(views.detail(folder)) if arguments.json else views.detail_text(folder))
     return 0
 
 

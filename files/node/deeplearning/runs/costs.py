@@ -10,10 +10,10 @@ from typing import Any
 from deeplearning.contract import run_cost
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import parse_time
-from deeplearning.runs.folder import Folder
+from deeplearning.runs.folder import MALFORMED, Folder
 
-MALFORMED = (UserError, OSError, KeyError, TypeError, AttributeError, ValueError)
-"""What files in another form than ours cause. The cost is not known then."""
+UNREADABLE = (UserError, OSError, *MALFORMED)
+"""What files cause that cannot be read. The cost is not known then."""
 
 
 def of_run(folder: Folder) -> dict[str, Any] | None:
@@ -24,7 +24,7 @@ def of_run(folder: Folder) -> dict[str, Any] | None:
         return of_attempts(
             folder.run(), earlier_attempts(folder), attempts, (state.get("progress") or {}).get("seconds_left")
         )
-    except MALFORMED:
+    except UNREADABLE:
         return None
 
 
@@ -38,7 +38,7 @@ def earlier_attempts(folder: Folder) -> list[Any] | None:
             if os.path.lexists(folder.file(name))
             for attempt in (folder.read(name) or {})["attempts"]
         ]
-    except MALFORMED:
+    except UNREADABLE:
         return None
 
 

@@ -25,6 +25,8 @@ CHECKPOINT_REQUEST = "checkpoint-request.json"
 """A new file of this name asks the trainer for a checkpoint, as the run is going to be stopped."""
 REPLACED = ("run.json", "environment.json", "state.json")
 """Files that are replaced while others read them. Other files appear once."""
+MALFORMED = (KeyError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What files in another form than ours cause."""
 
 
 def runs_root(config: Config) -> str:
@@ -167,14 +169,22 @@ def print_reason(reason: str) -> None:
 
 
 @contextlib.contextmanager
+def expected_form(folder: Folder) -> Iterator[None]:
+    """Raise UserError in place of what files in another form than ours cause: training code can write them."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise UserError(f"the files in {folder.path} are not in the expected form ({error!r})") from None
+
+
+@contextlib.contextmanager
 def skip_unreadable(folder: Folder, report: Callable[[str], None] = print_reason) -> Iterator[None]:
     """Report why a run cannot be read, instead of raising that: other runs must not suffer from one."""
     try:
-        yield
+        with expected_form(folder):
+            yield
     except (UserError, OSError) as error:
         report(str(error))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        report(f"the files in {folder.path} are not in the expected form ({error!r})")
 
 
 def newest_runs(config: Config, count: int) -> list[Folder]:
