@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
@@ -34,6 +37,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import 
 ROUNDS = 3
 """How often files are listed and received, as they may change meanwhile."""
 MOST_NAMED = 5
+LOCK = ".lock"
+"""A file in the folder of what has not arrived completely. The files of a run have other names."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,29 @@ class Fetch:
 
     def run(self, listing: Listing) -> None:
         """Get the files of a list. Raise UserError if any of them is not here at the end, and not gone."""
+        with self._lock():
+            self._run(listing)
+            shutil.rmtree(self.target.partial, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Keep other processes from the folder of what has not arrived completely. Remove it if it is empty."""
+        path = create_folders(self.target.partial, LOCK)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644), "wb") as lock:
+            if not _is_locked(lock, path):
+                raise UserError(
+                    f"Another process is fetching the {self.what} to {self.target.place}: wait for it, or name another "
+                    f"folder. Example: -e to={self.run_id}-new"
+                )
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+                for folder in (path.parent, path.parent.parent):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+
+    def _run(self, listing: Listing) -> None:
         self._total = listing.size
         changing = self._round(listing.files)
         for _unused in range(ROUNDS - 1):
@@ -99,9 +127,6 @@ class Fetch:
                 f"{count(len(changing))} of {self.run_id} cannot be had as a whole: {reasons}. Run the same command "
                 "again later: what is here already is not sent again."
             )
-        shutil.rmtree(self.target.partial, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.target.partial.parent.rmdir()
 
     def missing(self, files: Sequence[RunFile]) -> list[RunFile]:
         """Return the files that are not there."""
@@ -162,6 +187,15 @@ class Fetch:
         self._done += position - self._positions.get(name, 0)
         self._positions[name] = position
         self.transfer(self.run_id, self._done, self._total)
+
+
+def _is_locked(lock: IO[bytes], path: Path) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another process may have removed it at its end, just before.
+        return os.path.samestat(os.fstat(lock.fileno()), path.lstat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def write_error(error: OSError, folder: Path) -> UserError:

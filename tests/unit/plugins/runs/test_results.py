@@ -101,6 +101,37 @@ def test_what_was_interrupted_resumes_where_it_was(run: Path, tmp_path: Path) ->
     assert content_of(tmp_path / "here") == here(MODEL)
 
 
+def test_two_processes_do_not_fetch_to_one_folder(run: Path, tmp_path: Path) -> None:
+    display, errors = Display(), set()
+
+    def fetch_too() -> None:
+        with pytest.raises(UserError) as error:
+            fetch(tmp_path / "here")
+        errors.add(str(error.value))
+
+    display.on_transfer = fetch_too
+    fetch(tmp_path / "here", display=display)
+    assert errors == {
+        f"Another process is fetching the model to {tmp_path}/here: wait for it, or name another folder. "
+        "Example: -e to=r1-new"
+    }
+    assert content_of(tmp_path / "here") == here(MODEL) and not (tmp_path / "here/.partial").exists()
+
+
+def test_a_lock_that_another_process_removes_at_its_end_is_none(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = results.fcntl.flock
+
+    def flock_late(lock: Any, operation: int) -> None:
+        shutil.rmtree(tmp_path / "here/.partial")
+        flock(lock, operation)
+
+    monkeypatch.setattr(results.fcntl, "flock", flock_late)
+    with pytest.raises(UserError, match="Another process is fetching"):
+        fetch(tmp_path / "here")
+
+
 def test_a_beginning_of_another_file_is_thrown_away(run: Path, tmp_path: Path) -> None:
     write(tmp_path / "here/.partial/model/model", {"model.pt": b"other" * 10, "config.json": b"longer than the file"})
     fetch(tmp_path / "here")
