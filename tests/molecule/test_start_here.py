@@ -71,6 +71,7 @@ def test_the_page_leads_to_a_trained_model_and_leaves_nothing(reader: dict[str, 
     minutes = (time.monotonic() - started) / 60
     assert done.returncode == 0, done.stdout[-6000:]
     assert len(re.findall(r"run (?:pytorch-\S+|mine) has finished", done.stdout)) == 2
+    assert (tmp_path / "clone/mine/model/model.pt").stat().st_size > 0
     assert "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n" in done.stdout
     assert done.stdout.rstrip().endswith("the status is 2"), "the local cloud is still up"
     assert minutes < MINUTES, f"{minutes:.1f} minutes"
