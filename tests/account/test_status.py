@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
 
 from tests.account.fleet import Fleet, fleet, wait_until, with_file_system
 from tests.account.kit import Account
@@ -146,7 +147,8 @@ def test_a_degraded_cluster_says_what_needs_attention(red: Fleet) -> None:
         "deeplearning-worker2: configured by an old bundle; ansible-playbook deeplearning.aws.site configures them "
         "again",
     ], output
-    assert all(f"  Problem: {warning}.\n" in output for warning in described["problems"])
+    shown = [repeat_in(warning, described["again"]) for warning in described["problems"]]
+    assert all(f"  Problem: {warning}.\n" in output for warning in shown), output
 
     # The master hangs, and a worker ends.
     (red.account.folder / "answer").unlink()

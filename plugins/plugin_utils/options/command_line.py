@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +23,13 @@ HERE = os.path.join(os.getcwd(), "")
 """What absolute paths of files below the current folder begin with."""
 _IN_FILES = ("cluster_", "ansible_", "deeplearning_")
 """A file whose variables all begin like this is repeated as a file."""
+
+_COMMAND = re.compile(r"ansible-playbook deeplearning\.aws\.\w+")
+
+
+def repeat_in(text: str, options: str) -> str:
+    """Return a text with these options in each of its commands, before the command's own, which take precedence."""
+    return _COMMAND.sub(lambda command: f"{command[0]}{options}", text)
 
 
 def repeat_options(run_id: str = "") -> str:

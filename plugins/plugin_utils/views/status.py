@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report i
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
     LIVING,
     ClusterNode,
@@ -304,7 +305,7 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     if not status["members"] and not status["problems"]:
         return []
     return [
-        *(f"  Problem: {one_line(problem).rstrip('.')}." for problem in status["problems"]),
+        *(f"  Problem: {repeat_in(one_line(problem), status['again']).rstrip('.')}." for problem in status["problems"]),
         "",
         *text_table(_member_rows(status["members"]), "  "),
         *_count_of_hidden(status["members"]),

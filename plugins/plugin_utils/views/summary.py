@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     ClusterResources,
     Health,
@@ -105,6 +106,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "billed": billed(owned.current, costs.prices),
         "cost_so_far": cost_so_far(owned, costs),
         "ends": scheduled_end(owned, context.idle_minutes),
+        "again": context.again,
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
@@ -262,8 +264,13 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
         *(details if detailed else []),
         _cost_row(summary),
         *([("cost so far", so_far_phrase(summary["cost_so_far"]))] if detailed else []),
-        ("machines end", end_phrase(owned) or (NEVER if _groups(owned) else "")),
-        *foreign_action_rows(owned),
+        *(
+            (label, repeat_in(text, summary["again"]))
+            for label, text in [
+                ("machines end", end_phrase(owned) or (NEVER if _groups(owned) else "")),
+                *foreign_action_rows(owned),
+            ]
+        ),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]

@@ -97,7 +97,7 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     as_json = info(format="json", file=str(folder / "other.json"), user="ubuntu")
     printed = json.loads(as_json["printed"])
     assert printed == json.loads((folder / "other.json").read_text())
-    assert as_json["printed"].startswith('\n{\n  "account": "123456789012",\n  "billed"')
+    assert as_json["printed"].startswith('\n{\n  "account": "123456789012",\n  "again"')
     failed = info(failure="It broke.")
     assert failed["clusters"]["red"]["state"] == "failed" and "It broke." not in failed["printed"]
     # The task that fails prints the sentence.

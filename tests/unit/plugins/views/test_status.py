@@ -24,7 +24,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status impo
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
 
 NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
-SUMMARY = {"master": {"instance_id": "i-00000001"}, "efs": {"file_system_id": "fs-1", "mount_target_ids": []}}
+SUMMARY = {
+    "again": "",
+    "master": {"instance_id": "i-00000001"},
+    "efs": {"file_system_id": "fs-1", "mount_target_ids": []},
+}
 
 
 def instance(number: int, group: str = "c-workers", state: str = "running", **fields: Any) -> Resource:
@@ -302,6 +306,14 @@ def test_lines_are_aligned_and_say_what_is_unknown() -> None:
     assert "  No runs." in lines
     assert "  Runs: unknown." in status.lines(extended(Observations(silence="It is frozen.")))
     assert status.lines({"members": [], "problems": [], "runs": [], "master_problem": "There is no master."}) == []
+
+
+def test_the_advice_on_a_problem_acts_on_the_cluster_of_this_command_line() -> None:
+    described = {**extended(again=" -e cluster_name=red"), "problems": [problems.MEMBER_FAULTY.sentence(subject="x")]}
+    assert status.lines(described)[0] == (
+        "  Problem: x reported a fault; ansible-playbook deeplearning.aws.health -e cluster_name=red shows which check "
+        "fails."
+    )
 
 
 # The reader

@@ -135,6 +135,38 @@ def test_what_others_have_scheduled_is_named_with_the_command_that_deletes_it() 
     assert f"  scheduled by others  c-master has zz. To delete it: {command}" in lines
 
 
+@pytest.mark.parametrize(
+    ("facts", "label", "rest"),
+    [
+        ({}, "machines end", "never: ansible-playbook deeplearning.aws.site{} -e cluster_ttl_hours=8 sets an end"),
+        (
+            {"ends": {"ttl": 1_800_000_000.0}},
+            "machines end",
+            "2027-01-15 08:00 UTC (ansible-playbook deeplearning.aws.extend{} -e hours=4 postpones it)",
+        ),
+        (
+            {"ends": {"setup": 1_800_000_000.0}},
+            "machines end",
+            "2027-01-15 08:00 UTC for c-master (ansible-playbook deeplearning.aws.site{0} tries again, "
+            "ansible-playbook deeplearning.aws.extend{0} sets another end in its place)",
+        ),
+        (
+            {"foreign_actions": {"zz": "c-master has zz"}},
+            "scheduled by others",
+            "c-master has zz. To delete it: ansible-playbook deeplearning.aws.site{} -e delete_actions=zz",
+        ),
+    ],
+)
+def test_each_command_acts_on_the_cluster_of_this_command_line(facts: dict[str, Any], label: str, rest: str) -> None:
+    group = replace(MASTER, facts={**MASTER.facts, **facts})
+    owned = replace(ESTATE, resources=[group, *ESTATE.resources[1:]])
+    again = r" -e 'cluster_name=red cluster_profile=a\1'"
+    summary = describe(owned, HEALTH, replace(CONTEXT, again=again))
+    assert summary["again"] == again
+    (line,) = [line for line in summary_lines(summary, owned, "") if line.startswith(f"  {label} ")]
+    assert line.split("  ")[-1] == rest.format(again)
+
+
 def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
     foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})
@@ -266,7 +298,8 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
         "  file system   fs-1, 1.5 GiB in use",
         "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
         "  cost so far   1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
-        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end",
+        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_name=c -e cluster_ttl_hours=8 sets "
+        "an end",
         "  next          ansible-playbook deeplearning.aws.train -e cluster_name=c",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
         "  as JSON       /c.json",
