@@ -12,8 +12,9 @@ author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Prints a line for each role that has changed something, with the number of changes and the time that the role took,
-    a line for each other change, and messages of M(ansible.builtin.debug) as they are. The name of a play is printed
-    above the first of its lines, unless that is a message or the output of an action, which speak for themselves.
+    a line for each other change, and messages of M(ansible.builtin.debug) as they are, other values of it as
+    P(ansible.builtin.default#callback) prints them. The name of a play is printed above the first of its lines, unless
+    that is a message or the output of an action, which speak for themselves.
   - Of a failure it prints the sentence, and at most five lines more, the last of which names the task. Lists of
     problems are whole. Hosts with the same failure have it printed once. A failure that is rescued is not printed, as
     the rescue reports it.
@@ -104,7 +105,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._messages: set[tuple[str, str]] = set()
+        self._messages: set[tuple[str, str, str]] = set()
         self._announced: set[str] = set()
         self._failure = FailedTask()
         self._play_line = ""
@@ -262,15 +263,15 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             super().v2_runner_on_ok(result)
             return
         self._handle_warnings_and_exception(result)
-        message, plan = result.result.get("msg"), result.result.get("plan")
+        plan = result.result.get("plan")
         if isinstance(plan, dict) and _action(result.task) == f"{COLLECTION}plan":
             self._is_new = plan.get("exists") is False
-        if result.task.action in C._ACTION_DEBUG and isinstance(message, str):
-            # All nodes may have the same message.
-            if (result.task._uuid, message) not in self._messages:
-                self._messages.add((result.task._uuid, message))
-                self._display.display(message)
-        elif not result.task.loop and not isinstance(result.task, TaskInclude):
+        # The items of a loop have been printed.
+        if result.task.loop or isinstance(result.task, TaskInclude):
+            return
+        if result.task.action in C._ACTION_DEBUG:
+            self._print_message(result)
+        else:
             self._print_change(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
@@ -278,7 +279,22 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             super().v2_runner_item_on_ok(result)
         elif not isinstance(result.task, TaskInclude):
             self._handle_warnings_and_exception(result)
-            self._print_change(result, f" => (item={self._get_item_label(result.result)})")
+            item = f" => (item={self._get_item_label(result.result)})"
+            if result.task.action in C._ACTION_DEBUG:
+                self._print_message(result, item)
+            else:
+                self._print_change(result, item)
+
+    def _print_message(self, result: Any, item: str = "") -> None:
+        """Print a message of `debug` as it is, and a value that is no text as ansible.builtin.default prints it."""
+        message = result.result.get("msg")
+        if not isinstance(message, str):
+            self._clean_results(result.result, result.task.action)
+            message = f"ok: [{self.host_label(result)}]{item} => {self._dump_results(result.result)}"
+        # All nodes may have the same message.
+        if (result.task._uuid, item, message) not in self._messages:
+            self._messages.add((result.task._uuid, item, message))
+            self._display.display(message)
 
     def _print_change(self, result: Any, item: str = "") -> None:
         """Print a change, or count it if the task is of a role that has one line for all."""

@@ -191,6 +191,36 @@ def test_no_failure_prints_what_only_a_developer_needs(tmp_path: Path, case: str
         assert re.fullmatch(pattern, line), (pattern, line[:2000])
 
 
+VALUE = {"name": "c"}
+DEBUG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a variable": ({"var": "value"}, ["ok: [red] => ", "    value:", "        name: c"]),
+    "a list": ({"msg": ["a", "b"]}, ["ok: [red] => ", "    msg:", "    - a", "    - b"]),
+    "a record": ({"msg": "{{ value }}"}, ["ok: [red] => ", "    msg:", "        name: c"]),
+}
+
+
+@pytest.mark.parametrize("case", DEBUG)
+def test_values_that_are_no_text_are_printed_as_ansible_prints_them(tmp_path: Path, case: str) -> None:
+    arguments, lines = DEBUG[case]
+    assert printed_before_the_end(tmp_path, {"ansible.builtin.debug": arguments, "vars": {"value": VALUE}}) == lines
+
+
+def test_the_items_of_a_loop_are_printed_and_not_that_all_are_completed(tmp_path: Path) -> None:
+    texts = {"ansible.builtin.debug": {"msg": "a {{ item }}"}, "loop": ["cat", "dog"]}
+    values = {"ansible.builtin.debug": {"var": "item"}, "loop": [1, 2]}
+    assert printed_before_the_end(tmp_path, texts, values) == [
+        *("a cat", "a dog"),
+        *("ok: [red] => (item=1) => ", "    item: 1", "ok: [red] => (item=2) => ", "    item: 2"),
+    ]
+
+
+def printed_before_the_end(folder: Path, *tasks: dict[str, Any]) -> list[str]:
+    """Return what these tasks print before a last one fails."""
+    play_ = {"name": "Speak", "hosts": "red", "tasks": [*tasks, {"ansible.builtin.fail": {"msg": "The end."}}]}
+    (folder / "speaking.yml").write_text(json.dumps([play_]))
+    return play(folder, playbook="speaking.yml").partition("fatal: [red]: The end.")[0].splitlines()
+
+
 def test_v_prints_all_of_a_failure(tmp_path: Path) -> None:
     (tmp_path / "failing.yml").write_text(
         json.dumps([{"name": "Fail", "hosts": "red", "tasks": FAILURES["a command"][0]}])
