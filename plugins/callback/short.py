@@ -203,7 +203,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._handle_warnings(result.result)
         # The failed items of a loop have been printed.
         if not is_rescued(result.task) and not (result.task.loop and result.result.get("results")):
-            self._print_failure(result, "fatal", "ignored: " if ignore_errors else "")
+            self._print_failure(result, "fatal", _ignored(ignore_errors))
         if not ignore_errors and not is_rescued(result.task):
             self._failure.title = result.task.get_name().strip()
 
@@ -214,14 +214,15 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._handle_warnings(result.result)
         if not is_rescued(result.task):
             label = one_line(str(self._get_item_label(result.result)))[:LONGEST_LABEL]
-            self._print_failure(result, "failed", f"(item={label}) ")
+            self._print_failure(result, "failed", f"(item={label}) {_ignored(result.task.ignore_errors)}")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if self._is_verbose:
             super().v2_runner_on_unreachable(result)
             return
         self._handle_warnings(result.result)
-        self._print_failure(result, "fatal", "UNREACHABLE: ", C.COLOR_UNREACHABLE)
+        prefix = f"{_ignored(result.task.ignore_unreachable)}UNREACHABLE: "
+        self._print_failure(result, "fatal", prefix, C.COLOR_UNREACHABLE)
 
     def _print_failure(self, result: Any, kind: str, prefix: str, color: str = C.COLOR_ERROR) -> None:
         """Print a failure of a host at once, unless another host has had the same; details of the first one only."""
@@ -327,6 +328,10 @@ def _subject(task: Any) -> str:
     """Return what the task's role is about; empty if the task does not belong to a line for the whole role."""
     name = str(task._role.get_name()) if task._role and _action(task) != f"{COLLECTION}{REPORTS}" else ""
     return ROLES.get(name.removeprefix(COLLECTION), "") if name.startswith(COLLECTION) else ""
+
+
+def _ignored(is_ignored: bool | None) -> str:
+    return "ignored: " if is_ignored else ""
 
 
 def _title(task: Any) -> str:

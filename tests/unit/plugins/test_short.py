@@ -104,6 +104,7 @@ def test_a_failure_is_its_sentence_and_at_most_five_lines_more(plays: dict[str, 
 
 
 RECORDS = [{"instance": f"i-{number}", "tags": {"Name": "c-worker"}} for number in range(200)]
+EACH = {"name": "Each", "ansible.builtin.fail": {"msg": "a reason"}, "loop": ["one"]}
 FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     # amazon.aws returns hundreds of lines without a message when `until` gives up.
     "no message": (
@@ -175,6 +176,33 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
             {"name": "End", "ansible.builtin.fail": {"msg": "a reason"}},
         ],
         [r"fatal: \[red\]: ignored: no matter", r"fatal: \[red\]: a reason", r"  in the task: End .*"],
+    ),
+    "ignored in a loop": (
+        [
+            {**EACH, "ignore_errors": "{{ 1 > 0 }}"},
+            {**EACH, "ignore_errors": "{{ 1 < 0 }}"},
+        ],
+        [
+            r"failed: \[red\]: \(item=one\) ignored: a reason",
+            r"failed: \[red\]: \(item=one\) a reason",
+            r"  in the task: Each .*",
+        ],
+    ),
+    "unreachable and ignored": (
+        [
+            {
+                "name": "Reach",
+                "ansible.builtin.raw": "true",
+                "vars": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+                "ignore_unreachable": True,
+            },
+            {"name": "End", "ansible.builtin.fail": {"msg": "a reason"}},
+        ],
+        [
+            r"fatal: \[red\]: ignored: UNREACHABLE: .*Connection refused.*",
+            r"fatal: \[red\]: a reason",
+            r"  in the task: End .*",
+        ],
     ),
 }
 
