@@ -32,10 +32,12 @@ requirements:
 
 import io
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ansible import constants as C
@@ -336,4 +338,8 @@ def _ignored(is_ignored: bool | None) -> str:
 
 def _title(task: Any) -> str:
     """Return a task's name without its role and its file: `Create the VPC` of `network : vpc | Create the VPC`."""
-    return str(task.get_name()).rpartition(" : ")[2].rpartition(" | ")[2].strip()
+    name = str(task.get_name())
+    title = name.partition(" : ")[2] if task._role else name
+    # ansible-lint has names in such files begin like this. Any other `|` is the task's own.
+    file = re.escape(Path(task.get_path() or "").stem)
+    return re.sub(rf"\A(?:\w+ \| )*{file} \| ", "", title).strip()

@@ -242,6 +242,24 @@ def test_the_items_of_a_loop_are_printed_and_not_that_all_are_completed(tmp_path
     ]
 
 
+def test_a_title_is_cut_only_where_it_names_the_role_or_the_file(tmp_path: Path) -> None:
+    role = tmp_path / "roles/stages/tasks"
+    role.mkdir(parents=True)
+    (role / "main.yml").write_text(json.dumps([{"name": "In : the | role", **CHANGED}]))
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/files.yml").write_text(json.dumps([{"name": "more | files | Do | it", **CHANGED}]))
+    names = ({"name": name, **CHANGED} for name in ("Do | a | b", "Step : do"))
+    included = {"ansible.builtin.include_tasks": "more/files.yml"}
+    with_role = {"ansible.builtin.include_role": {"name": "stages"}}
+    assert printed_before_the_end(tmp_path, *names, included, with_role) == [
+        "PLAY [Speak]",
+        "changed: [red] Do | a | b",
+        "changed: [red] Step : do",
+        "changed: [red] Do | it",
+        "changed: [red] In : the | role",
+    ]
+
+
 def printed_before_the_end(folder: Path, *tasks: dict[str, Any]) -> list[str]:
     """Return what these tasks print before a last one fails."""
     play_ = {"name": "Speak", "hosts": "red", "tasks": [*tasks, {"ansible.builtin.fail": {"msg": "The end."}}]}
