@@ -48,7 +48,7 @@ packages: python
 	[ -n "$$missing" ] || exit 0; \
 	echo "Debian packages that are missing:$$missing"; \
 	[ "$$(id -u)" = 0 ] || { echo "Only root can install them: sudo apt-get install$$missing"; exit 1; }; \
-	version() { dpkg-query -W -f '$${Version}' systemd; }; \
+	version() { dpkg-query -W -f '$${Version}' systemd || true; }; \
 	before="$$(version)"; \
 	tools/step $(log) "Debian packages ($(log))" bash -c "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $$missing"; \

@@ -535,6 +535,20 @@ def test_make_creates_the_first_environment_with_the_systems_python(tmp_path: Pa
     assert not creators[0][0].startswith(".venv") and creators[1][0] == ".venv/bin/python"
 
 
+def test_make_installs_packages_where_systemd_is_not_installed(tmp_path: Path) -> None:
+    """As in a container of Debian."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for program, line in (("dpkg-query", "exit 1"), ("id", "echo 0"), ("tools/step", 'echo "$2"')):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / program).chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    words = ["make", "-s", "packages", f"python={sys.executable}"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["Debian packages (build/setup.log)"]), done
+
+
 def test_layers_cannot_reach_the_account_of_whoever_runs_them(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
