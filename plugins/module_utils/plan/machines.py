@@ -256,8 +256,10 @@ def check_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 def check_account_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     needs = quotas.account_needs(cluster, facts.emr is not None)
     for kind, (limit, existing) in facts.account_usage.items():
-        own = sum(tags_of(item.get("Tags")).get(CLUSTER_TAG) == cluster["name"] for item in existing)
-        yield from quotas.check_account(facts.region, kind, limit, needs[kind], own, len(existing) - own)
+        # A VPC that another account shares counts towards the quota of that account.
+        counted = [item for item in existing if item.get("OwnerId", facts.account) == facts.account]
+        own = sum(tags_of(item.get("Tags")).get(CLUSTER_TAG) == cluster["name"] for item in counted)
+        yield from quotas.check_account(facts.region, kind, limit, needs[kind], own, len(counted) - own, cluster)
 
 
 def _known_needs(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[str, tuple[int, int], int]]:

@@ -138,16 +138,24 @@ def check(region: str, quota: Mapping[str, Any], need: tuple[int, int], in_use: 
 
 
 def check_account(
-    region: str, kind: AccountQuota, quota: Mapping[str, Any], need: int, own: int, others: int
+    region: str,
+    kind: AccountQuota,
+    quota: Mapping[str, Any],
+    need: int,
+    own: int,
+    others: int,
+    cluster: Mapping[str, Any],
 ) -> Iterator[Finding]:
     """Yield a problem if the quota does not allow what the cluster does not have yet.
 
     `own`, `others`: how many this cluster has, and everything else in the account's region, other clusters included.
     """
+    # In an existing VPC only the public master needs an address.
+    less = "set cluster_public=false" if cluster["vpc_id"] else "use an existing VPC (cluster_vpc_id)"
     if need > own and need + others > math.floor(quota["Value"]):
         yield Finding(
             f"{_name(region, quota, kind.unit, others)}: the cluster needs {need}. "
-            f"{_hint(region, kind.service, quota, need + others)}. Or use an existing VPC (cluster_vpc_id)."
+            f"{_hint(region, kind.service, quota, need + others)}. Or {less}."
         )
 
 

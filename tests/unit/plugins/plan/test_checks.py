@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, network, planner
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, planner, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
 
 from tests.unit.plugins.plan.facts_kit import (
@@ -330,3 +330,24 @@ def test_a_type_with_accelerators_and_no_price_is_refused_under_a_limit() -> Non
     (problem,) = texts(facts, max_hourly_cost=50)
     assert "the price of master g5.xlarge, worker g5.xlarge is not known" in problem
     assert not texts(replace(facts, types={"g5.xlarge": {**type_, "accelerated": False}}), max_hourly_cost=50)
+
+
+def account_quota_problems(kind: quotas.AccountQuota, limit: int, existing: list[Any], **settings: Any) -> list[str]:
+    quota = {"QuotaName": kind.unit, "QuotaCode": kind.code, "Value": float(limit)}
+    facts = replace(FACTS, account_usage={kind: (quota, existing)})
+    return [finding.text for finding in machines.check_account_quotas(facts, cluster(**settings))]
+
+
+def test_a_vpc_that_another_account_shares_does_not_count() -> None:
+    own, shared = {"VpcId": "vpc-1", "OwnerId": FACTS.account}, {"VpcId": "vpc-2", "OwnerId": "999999999999"}
+    assert account_quota_problems(quotas.VPCS, 2, [own, shared]) == []
+    (problem,) = account_quota_problems(quotas.VPCS, 1, [own, shared])
+    assert "is 1 VPCs, of which 1 are in use outside" in problem
+    assert problem.endswith("Or use an existing VPC (cluster_vpc_id).")
+
+
+def test_in_an_existing_vpc_a_cluster_needs_no_address_without_a_public_master() -> None:
+    existing = [{"PublicIp": "198.51.100.1"}]
+    (problem,) = account_quota_problems(quotas.ADDRESSES, 1, existing, **SETTINGS)
+    assert problem.endswith("Or set cluster_public=false.")
+    assert account_quota_problems(quotas.ADDRESSES, 1, [], **SETTINGS) == []
