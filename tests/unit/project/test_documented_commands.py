@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_input import TIMING
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
@@ -47,6 +49,17 @@ def test_commands_of_a_page_name_what_exists(page: Path) -> None:
         known = {*options_of(playbook), *TABLE, *TIMING}
         problems += [f"{path} does not have {name}" for name in NAME.findall(rest) if name not in known]
     assert not problems, problems
+
+
+def test_the_files_that_pages_name_in_the_installed_collection_are_part_of_it() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    paths = {path.strip("/.") for path in re.findall(r"/ansible_collections/deeplearning/aws([\w./-]*)", text)}
+    assert "meta/operator-requirements.txt" in paths
+    # The commands of docs/iam.md are entered in the collection's folder.
+    paths |= {str(path.relative_to(ROOT)) for path in (ROOT / "docs/iam").glob("*.json")}
+    ignored = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["build_ignore"]
+    missing = {path for path in paths if any(fnmatch(path, pattern) for pattern in ignored)}
+    assert not missing and all((ROOT / path).exists() for path in paths), paths
 
 
 def problems_of_mark(mark: str | None, text: str) -> list[str]:
