@@ -180,6 +180,9 @@ clusters:
           V(setup), O(idle_minutes), when all end by C(cluster_ttl_hours) (C(ttl_at)), and when those end that no
           playbook has met in service (C(setup_at)). While something works, the master postpones an idle end.
       type: dict
+    again:
+      description: The options of this command line that select the cluster, which each other command needs too.
+      type: str
     next:
       description: The command to continue with.
       type: str
