@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_l
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
     clusters_in,
+    read_idle_minutes,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, health_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
@@ -130,7 +131,7 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
         user=options["user"],
         private_key_file=options["private_key_file"],
         hourly=options["hourly"],
-        idle_minutes=options["idle_minutes"],
+        idle_minutes=read_idle_minutes(aws, resources) or options["idle_minutes"],
         next=options["next"],
         failure=options["failure"],
         again=repeat_options(),

@@ -189,6 +189,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     find_cluster,
     fixed_differences,
     groups_of,
+    idle_seconds_of,
     surplus,
     yarn_site,
 )
@@ -230,8 +231,7 @@ class EmrCluster:
     def _set_idle_timeout(self, cluster_id: str) -> bool:
         """Set the auto-termination policy. Return whether it is missing although it should be there: the master has
         removed it while runs are active, and puts it back itself."""
-        answer = self._aws.call("emr", "get_auto_termination_policy", ClusterId=cluster_id)
-        seconds = int((answer.get("AutoTerminationPolicy") or {}).get("IdleTimeout") or 0)
+        seconds = idle_seconds_of(self._aws, cluster_id)
         desired = self._spec.idle_minutes * 60
         if seconds and not desired:
             self._change("remove_auto_termination_policy", ClusterId=cluster_id)

@@ -22,7 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import ENDS, Request
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import groups_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import groups_of, idle_seconds_of
 
 _NO_RECORD = "the cluster's bucket has no record of its settings (settings.json)"
 _EXAMPLES = {"ttl_hours": 8, "idle_minutes": 60}
@@ -103,7 +103,6 @@ def _of_emr(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
         return {}
     existing = facts.emr_clusters[0]
     groups = groups_of(aws, str(existing["Id"]))
-    policy = aws.call("emr", "get_auto_termination_policy", ClusterId=existing["Id"]).get("AutoTerminationPolicy") or {}
     image, machines = existing.get("CustomAmiId") or "", existing.get("Ec2InstanceAttributes") or {}
     return {
         "instance_type": groups[CORE]["InstanceType"],
@@ -111,8 +110,7 @@ def _of_emr(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
         "image": cluster["image"] if image == facts.image.id else image,
         "key_name": machines.get("Ec2KeyName", ""),
         "root_volume_gib": int(existing.get("EbsRootVolumeSize") or cluster["root_volume_gib"]),
-        # It is missing as well while runs are active.
-        "emr_idle_minutes": int(policy.get("IdleTimeout") or 0) // 60,
+        "emr_idle_minutes": idle_seconds_of(aws, str(existing["Id"])) // 60,
         **_vpc(aws, facts, cluster, str(machines.get("Ec2SubnetId", ""))),
     }
 

@@ -194,6 +194,12 @@ def groups_of(aws: Aws, cluster_id: str) -> dict[str, Listed]:
     return {str(group["InstanceGroupType"]): group for group in listed}
 
 
+def idle_seconds_of(aws: Aws, cluster_id: str) -> int:
+    """Return after how many idle seconds EMR ends a cluster; 0 for never, and while runs are active."""
+    answer = aws.call("emr", "get_auto_termination_policy", ClusterId=cluster_id)
+    return int((answer.get("AutoTerminationPolicy") or {}).get("IdleTimeout") or 0)
+
+
 def fixed_differences(spec: EmrSpec, cluster: Listed, groups: Mapping[str, Listed]) -> list[str]:
     """Return what EMR cannot change on a living cluster, in words."""
     actual = {

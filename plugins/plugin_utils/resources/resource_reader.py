@@ -38,6 +38,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     LIVING,
     find_clusters,
     groups_of,
+    idle_seconds_of,
     is_named,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import login_user, record_of
@@ -463,6 +464,12 @@ def rules_naming(rules: Iterable[Listed], groups: Iterable[str]) -> list[dict[st
         if pairs:
             parts.append({**kept, "UserIdGroupPairs": pairs})
     return parts
+
+
+def read_idle_minutes(aws: Aws, owned: ClusterResources) -> int:
+    """Return after how many idle minutes EMR ends the cluster; 0 for never, and while runs are active."""
+    living = [cluster.id for cluster in owned.of_kind("emr_cluster") if cluster.phase == LIVE]
+    return max((idle_seconds_of(aws, cluster_id) for cluster_id in living), default=0) // 60
 
 
 def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iterable[Listed]) -> Resource:

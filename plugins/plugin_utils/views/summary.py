@@ -343,8 +343,7 @@ def cluster_lines(region: str, summaries: Sequence[Mapping[str, Any]]) -> list[s
 
 
 def _cluster_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    machines, ends = summary["machines"], summary["ends"]["at"]
-    has_machines = any(item["kind"] == "instance" for item in summary["billed"])
+    machines = summary["machines"]
     return (
         summary["cluster"],
         summary["region"],
@@ -352,8 +351,20 @@ def _cluster_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
         "removed" if summary["state"] == "absent" else summary["state"],
         f"{machines['in_service']} of {machines['desired']}",
         sum_phrase(summary["billed"]),
-        f"{ends[:16].replace('T', ' ')} UTC" if ends else "never" if summary["groups"] and has_machines else "-",
+        _next_end(summary),
     )
+
+
+def _next_end(summary: Mapping[str, Any]) -> str:
+    ends = summary["ends"]
+    if ends["at"]:
+        return f"{ends['at'][:16].replace('T', ' ')} UTC"
+    if all(item["kind"] != "instance" for item in summary["billed"]):
+        return "-"
+    if summary["groups"]:
+        return "never"
+    # EMR's machines. While runs are active, the master has removed the end, too.
+    return f"idle {ends['idle_minutes']} min" if ends["idle_minutes"] else "none now"
 
 
 def resource_lines(owned: ClusterResources, prices: PriceList) -> list[str]:

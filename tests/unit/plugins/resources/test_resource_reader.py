@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -20,6 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     file_systems_behind,
     group_of,
     groups_named_in,
+    read_idle_minutes,
     resource_of,
     rules_naming,
     tagged_resources,
@@ -427,6 +428,22 @@ def test_an_emr_cluster_has_the_machines_of_its_groups() -> None:
     ending = emr_cluster_of(listed_emr("TERMINATING", StateChangeReason={"Message": "by request"}), {}, [])
     assert (ending.phase, ending.facts["reason"]) == (GOING, "by request")
     assert emr_cluster_of(listed_emr("WAITING", StateChangeReason={}), {}, []).facts["reason"] == ""
+
+
+def test_the_idle_end_of_an_emr_cluster_is_read_while_it_lives() -> None:
+    class Answers:
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            assert (service, operation) == ("emr", "get_auto_termination_policy")
+            return {"AutoTerminationPolicy": {"IdleTimeout": 3600}} if params == {"ClusterId": "j-1"} else {}
+
+    def minutes(*clusters: Resource) -> int:
+        owned = ClusterResources("red", "123456789012", REGION, clusters)
+        return read_idle_minutes(cast(Aws, Answers()), owned)
+
+    assert minutes() == 0
+    assert minutes(Resource("emr_cluster", "j-1")) == 60
+    assert minutes(Resource("emr_cluster", "j-2")) == 0
+    assert minutes(Resource("emr_cluster", "j-1", phase=GOING)) == 0
 
 
 def test_a_group_counts_machines_that_serve_and_those_that_come() -> None:

@@ -263,6 +263,7 @@ def test_all_clusters_are_one_table() -> None:
         describe(ending, Health("ready", 3, 3), context),
         describe(removed, absent, context),
         describe(of_emr, Health("ready", 1, 1), context),
+        describe(replace(of_emr, cluster="idle"), Health("ready", 1, 1), replace(context, idle_minutes=60)),
         describe(empty, absent, context),
     ]
     assert cluster_lines("us-east-1", summaries) == [
@@ -270,7 +271,8 @@ def test_all_clusters_are_one_table() -> None:
         "c        us-east-1  degraded  2 of 3    at least 0.05  never",
         "ending   us-east-1  ready     3 of 3    at least 0.05  2027-01-15 08:00 UTC",
         "removed  us-east-1  removed   0 of 0    0.00           -",
-        "emr      us-east-1  ready     1 of 1    not known      -",
+        "emr      us-east-1  ready     1 of 1    not known      none now",
+        "idle     us-east-1  ready     1 of 1    not known      idle 60 min",
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
     ]
     assert cluster_lines("us-east-1", summaries[-1:]) == ["No cluster has resources in us-east-1."]
