@@ -12,8 +12,6 @@ import pytest
 from tests.account.census import CLUSTER, WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, Ran
 
-VPCS, ADDRESSES = "L-F678F1CE", "L-0263D0A3"
-
 
 def failed(account: Any) -> str:
     """The failure as users see it: its sentence, once, and at most five lines more."""
@@ -30,21 +28,21 @@ def failed(account: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("action", "code", "message"),
     [
-        (VPCS, "ec2:CreateVpc failed: The maximum number of VPCs has been reached. (VpcLimitExceeded)"),
+        ("ec2:CreateVpc", "VpcLimitExceeded", "The maximum number of VPCs has been reached."),
         pytest.param(
-            ADDRESSES,
-            "ec2:AllocateAddress failed: The maximum number of addresses has been reached. (Addr",
+            *("ec2:AllocateAddress", "AddressLimitExceeded", "The maximum number of addresses has been reached."),
             marks=pytest.mark.long,
         ),
     ],
 )
-def test_a_used_up_quota_is_explained(account: Any, code: str, sentence: str) -> None:
+def test_a_used_up_quota_is_explained(account: Any, action: str, code: str, message: str) -> None:
+    """Others have used it up since the plan was made."""
     prepare(account)
-    account.cloud.faults.add("quota", {"code": code}, value=1)
+    account.cloud.faults.add("error", {"action": action}, value={"code": code, "message": message, "status": 400})
     output = failed(account)
-    assert sentence in output
+    assert f"{action} failed: {message} ({code})" in output
     assert "request a higher limit in Service Quotas, and run the same command again." in output
 
 
