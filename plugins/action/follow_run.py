@@ -65,11 +65,9 @@ def _results(run_id: str, folders: Mapping[str, str]) -> list[str]:
     what = next((what for what in ("model", "checkpoints") if what in folders), "")
     if not what:
         return []
-    return [
-        f"  its {what} on the nodes: {folders[what]}",
-        f"  to get {'it' if what == 'model' else 'them'}: ansible-playbook deeplearning.aws.get"
-        f"{repeat_options(run_id)} -e what={what}",
-    ]
+    command = f"ansible-playbook deeplearning.aws.get{repeat_options(run_id)}"
+    get = f"  to get it: {command}" if what == "model" else f"  to get them: {command} -e what={what}"
+    return [f"  its {what} on the nodes: {folders[what]}", get]
 
 
 def _introduction(run_id: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from . import schema
 
 CURRENCY = "USD"
+CENT = 0.01
 LEAST_AMOUNT = 0.0001
 MOST_TYPES = 16
 prices = schema.map_of(schema.instance_type, schema.number(0, 1e6), MOST_TYPES)
@@ -29,8 +30,11 @@ def phrase(amount: float | None) -> str:
 
 
 def in_all(cost: Mapping[str, float | None]) -> str:
-    """Return the cost of a run as text: so far, and at its end if that can be estimated."""
-    so_far, at_end = f"{shown(cost['so_far'] or 0)} {CURRENCY}", cost["at_end"]
+    """Return the cost of a run as text: so far, and at its end if that can be estimated. It counts by the cent."""
+    amount, at_end = cost["so_far"] or 0.0, cost["at_end"]
+    if 0 < max(amount, at_end or 0.0) < CENT:
+        return f"less than {CENT} {CURRENCY}"
+    so_far = f"{shown(amount)} {CURRENCY}"
     return so_far if at_end is None else f"{so_far} so far, about {shown(at_end)} at its end"
 
 

@@ -155,7 +155,7 @@ def setup_groups(owned: ClusterResources) -> str:
     return join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
 
 
-NEVER = "never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end"
+NEVER = "never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8"
 
 
 def end_phrase(owned: ClusterResources) -> str:

@@ -70,7 +70,7 @@ def test_a_run_that_finishes_is_followed_to_its_sentence(follow: Callable[..., d
             {"model": "/efs/runs/red/mine/model", "checkpoints": "/efs/c"},
             [
                 "  its model on the nodes: /efs/runs/red/mine/model",
-                "  to get it: ansible-playbook deeplearning.aws.get -e run_id=mine -e what=model",
+                "  to get it: ansible-playbook deeplearning.aws.get -e run_id=mine",
             ],
         ),
         (

@@ -41,3 +41,17 @@ def test_prices_of_another_form_are_refused(prices: Any) -> None:
 )
 def test_a_cost_is_a_phrase(amount: float | None, words: str) -> None:
     assert run_cost.phrase(amount) == words
+
+
+@pytest.mark.parametrize(
+    ("so_far", "at_end", "text"),
+    [
+        (41.2, 96.1, "41.20 USD so far, about 96.10 at its end"),
+        (41.2, None, "41.20 USD"),
+        (0.0008, 0.0011, "less than 0.01 USD"),
+        (0.0008, 2.0, "0.0008 USD so far, about 2.00 at its end"),
+        (0.0, None, "0.00 USD"),
+    ],
+)
+def test_the_cost_of_a_run_is_said_so_far_and_at_its_end(so_far: float, at_end: float | None, text: str) -> None:
+    assert run_cost.in_all({"so_far": so_far, "at_end": at_end}) == text

@@ -87,7 +87,7 @@ def test_it_reads_well() -> None:
     assert lines[2:] == [
         "  log in        ssh -F '/a folder/c.ssh_config' deeplearning-master",
         "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
-        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8 sets an end",
+        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8",
         "  next          ansible-playbook deeplearning.aws.status",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c",
     ]
@@ -138,7 +138,7 @@ def test_what_others_have_scheduled_is_named_with_the_command_that_deletes_it() 
 @pytest.mark.parametrize(
     ("facts", "label", "rest"),
     [
-        ({}, "machines end", "never: ansible-playbook deeplearning.aws.site{} -e cluster_ttl_hours=8 sets an end"),
+        ({}, "machines end", "never: ansible-playbook deeplearning.aws.site{} -e cluster_ttl_hours=8"),
         (
             {"ends": {"ttl": 1_800_000_000.0}},
             "machines end",
