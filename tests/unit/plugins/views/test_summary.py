@@ -300,8 +300,7 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
         "  file system   fs-1, 1.5 GiB in use",
         "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
         "  cost so far   1.00 USD since 2026-11-23 04:00 UTC (without traffic)",
-        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_name=c -e cluster_ttl_hours=8 sets "
-        "an end",
+        "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_name=c -e cluster_ttl_hours=8",
         "  next          ansible-playbook deeplearning.aws.train -e cluster_name=c",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_name=c",
         "  as JSON       /c.json",
