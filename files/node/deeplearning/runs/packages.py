@@ -182,6 +182,7 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.isdir(packages.folder):
             return
+        # What a process that was killed has left takes room, and stands in nothing's way.
         for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
             shutil.rmtree(left, ignore_errors=True)
         if not archive.exists():
