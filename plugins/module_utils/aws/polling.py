@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 FIRST = 0.5
 LONGEST = 5.0
-REPORT_EVERY = 10.0
+CHANGES_EVERY = 5.0
+FIRST_REPEAT = 10.0
+LONGEST_REPEAT = 60.0
 
 sleep = time.sleep
 """Tests replace it."""
@@ -47,13 +49,14 @@ def until(
 
 
 class ProgressPrinter:
-    """Print a line when it changes, and again after some seconds."""
+    """Print a line when it changes, and while it does not, again after ever longer pauses."""
 
     def __init__(self, display: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self._display = display
         self._now = now
         self._key = ""
         self._time = float("-inf")
+        self._repeat_after = FIRST_REPEAT
 
     @property
     def has_reported(self) -> bool:
@@ -62,6 +65,9 @@ class ProgressPrinter:
     def report(self, line: str, rest: str = "", key: str = "") -> None:
         """Print the line and the rest, which may change with each poll. `key`: what of the line does not wait."""
         elapsed, key = self._now() - self._time, key or line
-        if elapsed >= REPORT_EVERY or (key != self._key and elapsed >= 1):
-            self._key, self._time = key, self._now()
-            self._display(line + rest)
+        is_new = key != self._key
+        if elapsed < (CHANGES_EVERY if is_new else self._repeat_after):
+            return
+        self._repeat_after = FIRST_REPEAT if is_new else min(LONGEST_REPEAT, 2 * self._repeat_after)
+        self._key, self._time = key, self._now()
+        self._display(line + rest)

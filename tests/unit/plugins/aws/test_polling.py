@@ -56,13 +56,13 @@ def test_the_last_poll_begins_when_the_time_is_up(clock: Clock) -> None:
     assert until(clock, [None, True], seconds=0) is None
 
 
-def test_progress_is_printed_when_it_changes_and_every_ten_seconds() -> None:
+def test_progress_is_printed_when_it_changes_and_again_after_ever_longer_pauses() -> None:
     clock, lines = Clock(), []
     progress = polling.ProgressPrinter(lines.append, clock.now)
-    for line, seconds in (("a", 5), ("a", 5), ("a", 2), ("b", 0.5), ("c", 1), ("c", 0)):
+    for line, seconds in (("a", 5), ("a", 5), ("a", 10), ("a", 10), ("a", 2), ("b", 4), ("c", 1), ("c", 10), ("c", 0)):
         progress.report(line, f", {clock.time - 100:g} s")
         clock.pause(seconds)
-    assert lines == ["a, 0 s", "a, 10 s", "b, 12 s", "c, 13.5 s"]
+    assert lines == ["a, 0 s", "a, 10 s", "a, 30 s", "c, 36 s", "c, 47 s"]
 
 
 def test_a_change_of_what_may_wait_is_printed_with_the_next_line() -> None:
@@ -72,3 +72,12 @@ def test_a_change_of_what_may_wait_is_printed_with_the_next_line() -> None:
         progress.report(line, key=line[0])
         clock.pause(seconds)
     assert lines == ["a 1", "b 3", "b 5"]
+
+
+def test_the_pauses_between_repeated_lines_have_a_limit() -> None:
+    clock, lines = Clock(), []
+    progress = polling.ProgressPrinter(lines.append, clock.now)
+    for _ in range(30):
+        progress.report("a", f", {clock.time - 100:g} s")
+        clock.pause(10)
+    assert lines == ["a, 0 s", "a, 10 s", "a, 30 s", "a, 70 s", "a, 130 s", "a, 190 s", "a, 250 s"]
