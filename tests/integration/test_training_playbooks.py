@@ -472,6 +472,42 @@ def test_a_script_finds_what_its_requirements_add_on_each_node_and_a_second_run_
     assert "The user requested torch==2.0.1; the environment has torch==2.13.0" in message(refused)
 
 
+EXTENSION = {
+    "setup.py": """
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+setup(name="twice", version="1", ext_modules=[CppExtension("twice", ["twice.cpp"])],
+      cmdclass={"build_ext": BuildExtension})
+""",
+    "twice.cpp": """
+#include <torch/extension.h>
+torch::Tensor twice(torch::Tensor values) { return values * 2; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("twice", &twice); }
+""",
+}
+USES_EXTENSION = """
+import os, torch, twice
+assert os.path.dirname(twice.__file__).startswith("/opt/deeplearning/packages/")
+print("twice is", twice.twice(torch.ones(3)).sum().item())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.stand_in("flash-attn: an extension of PyTorch in C++, of the test")
+def test_an_extension_of_pytorch_is_compiled_on_one_node_and_used_by_all(cluster: Cluster, tmp_path: Path) -> None:
+    """Its setup.py imports torch, as those of flash-attn and detectron2 do."""
+    for name, text in EXTENSION.items():
+        cluster.says(MASTER, f"mkdir -p /efs/twice && cat > /efs/twice/{name} <<'END'\n{text}\nEND")
+    (tmp_path / "train.py").write_text(USES_EXTENSION)
+    (tmp_path / "requirements.txt").write_text("twice @ file:///efs/twice\n")
+    options = {"framework": "pytorch", "script": f"{tmp_path}/train.py", "requirements": f"{tmp_path}/requirements.txt"}
+    ran = train(cluster, **options, run_id="extension")
+    assert ran.code == 0, ran.output[-6000:]
+    logs = f"/efs/runs/{cluster.name}/extension/logs"
+    assert cluster.says(MASTER, f"grep -h 'twice is' {logs}/*worker*.log").splitlines() == ["twice is 6.0"] * 3
+    assert cluster.says(MASTER, f"grep -c 'Successfully installed twice' {logs}/packages.log") == "1"
+
+
 @pytest.mark.long
 def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_sentence(
     cluster: Cluster, script: str

@@ -199,6 +199,79 @@ def test_a_process_of_a_run_that_was_stopped_is_waited_for(run: Run, monkeypatch
     assert not other.is_alive() and os.listdir(made.folder) == []
 
 
+BACKEND = f"""
+import os, zipfile
+import {FRAMEWORK}, tool
+
+METADATA = "Metadata-Version: 2.1\\nName: extension\\nVersion: 1.0\\n"
+WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+FOLDER = "extension-1.0.dist-info"
+
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    os.mkdir(os.path.join(folder, FOLDER))
+    with open(os.path.join(folder, FOLDER, "METADATA"), "w") as file:
+        file.write(METADATA)
+    return FOLDER
+
+def build_wheel(folder, settings=None, metadata=None):
+    name = "extension-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("extension.py", "version = 'built with " + {FRAMEWORK}.version + " and " + tool.version + "'")
+        for file, text in dict(METADATA=METADATA, WHEEL=WHEEL, RECORD="").items():
+            wheel.writestr(FOLDER + "/" + file, text)
+    return name
+"""
+
+
+@pytest.fixture
+def extension(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package that imports the framework while it is built, as flash-attn does."""
+    wheel(wheels, "tool", "4.0")
+    monkeypatch.setattr(packages, "BUILD_TOOLS", (FRAMEWORK, "tool"))
+    folder = tmp_path / "extension"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (folder / "backend.py").write_text(BACKEND)
+    return folder.as_uri()
+
+
+def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_environment(
+    run: Run, python: str, extension: str
+) -> None:
+    made, archive, folder = run(f"extension @ {extension}\nvision")
+    packages.install(made, archive, folder)
+    assert " ".join(seen(python, made.folder, "extension", "vision")) == "built with 2.0 and 4.0 1.0"
+    assert not list(Path(made.folder).glob("tool*"))
+
+
+def test_a_package_that_misses_another_module_is_refused(run: Run, extension: str, tmp_path: Path) -> None:
+    (tmp_path / "extension/backend.py").write_text("import elsewhere")
+    made, archive, folder = run(f"extension @ {extension}")
+    with pytest.raises(UserError, match=r"^ModuleNotFoundError: No module named 'elsewhere' \(all of it: "):
+        packages.install(made, archive, folder)
+    assert "tool-4.0" not in Path(folder.file(packages.LOG)).read_text()
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        (
+            "error: subprocess-exited-with-error\n  x.c:1:10: fatal error: a.h: No such file\nERROR: Failed building",
+            "x.c:1:10: fatal error: a.h: No such file",
+        ),
+        (
+            "error: subprocess-exited-with-error\n  OSError: CUDA_HOME is not set\nERROR: Could not build",
+            "OSError: CUDA_HOME is not set",
+        ),
+        ("error: subprocess-exited-with-error\nERROR: Could not build wheels", "ERROR: Could not build wheels"),
+    ],
+)
+def test_what_a_build_says_is_its_reason(printed: str, reason: str) -> None:
+    assert packages.reason_of(printed) == reason
+
+
 class Index(http.server.BaseHTTPRequestHandler):
     """A private index, and the server of a repository that does not know its user."""
 

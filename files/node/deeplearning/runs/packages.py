@@ -45,6 +45,8 @@ OLDEST_PIP = (22, 3)
 """It reports what it would install."""
 OURS = re.compile(r"nvidia-|triton$|horovod$")
 """Packages that stay as they are in the environment, with the framework itself: they belong to one another."""
+BUILD_TOOLS = ("setuptools", "wheel", "packaging", "ninja", "psutil")
+"""What extensions of a framework are built with, such as flash-attn, where pip does not bring the tools itself."""
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
 SECONDS = 3600.0
 """After this pip, or a compiler that it has started, is not waited for any more."""
@@ -53,6 +55,7 @@ LEAST_SECRET = 6
 _SOURCE = re.compile(r"(-i|--index-url|--extra-index-url|--trusted-host|-f|--find-links|--no-index)\b")
 """Options in requirements that say where packages come from."""
 _LOGIN = re.compile(r"://([^/\s@]+)@([^/\s#]+)")
+_MISSING = re.compile(r"No module named '(\w+)'")
 _SYSTEM_ID = re.compile(r'^ID="?(\w+)', re.MULTILINE)
 
 
@@ -212,6 +215,10 @@ class Builder:
     def __init__(self, packages: Packages, temporary: str, folder: Folder) -> None:
         self.packages, self.temporary, self.log = packages, temporary, folder.file(LOG)
         self.target, self.tools = f"{temporary}/packages", f"{temporary}/tools"
+        self.printed = ""
+        """by the last command"""
+        self.isolation: list[str] = []
+        """pip's option if packages are built within the environment"""
         own: dict[str, str] = (folder.read("environment.json") or {}).get("environment", {})
         self.secrets = [value for value in own.values() if len(value) >= LEAST_SECRET]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
@@ -231,9 +238,8 @@ class Builder:
         if compiles:
             self.install_compiler()
         if pins:
-            self.pip(
-                "install", "--target", self.target, "--no-deps", "-r", self.write("pins.txt", [*self.sources, *pins])
-            )
+            pins_file = self.write("pins.txt", [*self.sources, *pins])
+            self.pip("install", "--target", self.target, "--no-deps", *self.isolation, "-r", pins_file)
             self.check()
         partial = f"{archive}.partial"
         packed = programs.run("tar", "-cf", partial, "-C", self.target, ".")
@@ -254,15 +260,27 @@ class Builder:
         versions = self.packages.marker["versions"]
         constraints = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
         report = f"{self.temporary}/report.json"
-        self.pip(
-            "install",
-            *("--dry-run", "--report", report),
-            *("-r", self.write(FILE, [self.packages.requirements])),
-            *("-c", self.write("environment", constraints)),
-        )
+        command = ["install", "--dry-run", "--report", report, "-r", self.write(FILE, [self.packages.requirements])]
+        command += ["-c", self.write("environment", constraints)]
+        try:
+            self.pip(*command)
+        except UserError:
+            if not set(_MISSING.findall(self.printed)) & set(RECORDS[self.packages.framework].imports):
+                raise
+            self.build_within_the_environment()
+            self.pip(*command, *self.isolation)
         with open(report, encoding="utf-8") as file:
             chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
         return [pin_of(each, self.logins) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
+
+    def build_within_the_environment(self) -> None:
+        """A package that imports the framework while it is built does not find it where pip builds it apart."""
+        missing = [tool for tool in BUILD_TOOLS if tool not in self.packages.marker["versions"]]
+        if missing:
+            tools = self.write("tools.txt", [*self.sources, *missing])
+            self.pip("install", "--target", self.tools, "-r", tools)
+        self.environment |= {"PYTHONPATH": self.tools, "PATH": f"{self.tools}/bin:{self.environment['PATH']}"}
+        self.isolation = ["--no-build-isolation"]
 
     def install_compiler(self) -> None:
         """A package without a wheel for this machine is compiled. Only root can install what that needs."""
@@ -308,11 +326,11 @@ class Builder:
             except subprocess.TimeoutExpired:
                 code = None
             output.seek(0)
-            printed = self.without_secrets(output.read())
+            self.printed = self.without_secrets(output.read())
         with open(self.log, "a", encoding="utf-8") as log:
-            log.write(printed)
+            log.write(self.printed)
         if code != 0:
-            reason = reason_of(printed) if code else f"pip has not ended within {SECONDS / 60:g} minutes"
+            reason = reason_of(self.printed) if code else f"pip has not ended within {SECONDS / 60:g} minutes"
             raise UserError(f"{reason} (all of it: {self.log})")
 
     def without_secrets(self, text: str) -> str:
@@ -355,7 +373,9 @@ def reason_of(printed: str) -> str:
     for pattern in (
         r"fatal: ",
         r"ERROR: .*(requires a different Python|No matching distribution)",
-        r"ERROR: |E: |error: ",
+        r": (fatal )?error: ",
+        r"^(\w+\.)*\w+Error: ",
+        r"ERROR: |E: |error: (?!subprocess-exited)",
     ):
         errors = [line for line in lines if re.search(pattern, line)]
         if errors:
