@@ -105,6 +105,8 @@ class Cluster:
     """what the site.yml that has created it printed"""
     played_for: str = ""
     """the test that its plays belong to, if they run beside other tests: as in PYTEST_CURRENT_TEST"""
+    root: Path = ROOT
+    """the checkout whose playbooks are played"""
 
     def play(self, *words: str, **extra: Any) -> Played:
         """A playbook, as a person runs it."""
@@ -131,7 +133,7 @@ class Cluster:
                 playing.terminate()
 
     def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
-        path = [ROOT / words[0], *words[1:]]
+        path = [self.root / words[0], *words[1:]]
         record(words[0], DEMO | self._extra | extra, self.played_for)
         return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
 
@@ -171,9 +173,9 @@ class Cluster:
                 "PYTHONUNBUFFERED": "1",
                 "AWS_CONFIG_FILE": os.devnull,
                 "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_CONFIG": str(self.root / "ansible.cfg"),
                 "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/integration/recap"),
-                "ANSIBLE_INVENTORY": str(ROOT / "inventory/aws.deeplearning.yml"),
+                "ANSIBLE_INVENTORY": str(self.root / "inventory/aws.deeplearning.yml"),
                 "ANSIBLE_FORCE_COLOR": "0",
                 "NO_COLOR": "1",
                 **SHOW_DEPRECATIONS,
