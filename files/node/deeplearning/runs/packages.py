@@ -279,7 +279,8 @@ class Builder:
         if missing:
             tools = self.write("tools.txt", [*self.sources, *missing])
             self.pip("install", "--target", self.tools, "-r", tools)
-        self.environment |= {"PYTHONPATH": self.tools, "PATH": f"{self.tools}/bin:{self.environment['PATH']}"}
+        search = f"{self.tools}/bin:{self.environment.get('PATH', os.defpath)}"
+        self.environment |= {"PYTHONPATH": self.tools, "PATH": search}
         self.isolation = ["--no-build-isolation"]
 
     def install_compiler(self) -> None:
