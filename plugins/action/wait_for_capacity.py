@@ -35,11 +35,11 @@ class ActionModule(Action):
         if options["baking"]:
             return self._wait_for_baking(options)
         targets = [
-            GroupTarget(group["name"], group["desired"], group["minimum"], group["essential"])
+            GroupTarget(group["name"], group["desired_capacity"], group["minimum"], group["essential"])
             for group in options["groups"]
         ]
         if self.check_mode:
-            names = ", ".join(f"{target.desired} of {target.name}" for target in targets)
+            names = ", ".join(f"{target.desired_capacity} of {target.name}" for target in targets)
             return {"changed": False, "outcome": "unknown", "msg": f"Would wait until these are in service: {names}."}
         started = time.time()
         reports = options["reports"]

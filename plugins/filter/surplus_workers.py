@@ -16,7 +16,7 @@ _UNRANKED = 100_000
 
 
 def surplus_workers(
-    group: Mapping[str, Any], machines: Sequence[Mapping[str, Any]], desired: int
+    group: Mapping[str, Any], machines: Sequence[Mapping[str, Any]], desired_capacity: int
 ) -> list[dict[str, Any]]:
     ranks = {machine["instance_id"]: _rank(machine) for machine in machines}
     runs = {machine["instance_id"]: str(machine["tags"].get(RUN_TAG, "")) for machine in machines}
@@ -32,7 +32,7 @@ def surplus_workers(
             "name": item["instance_id"] if rank == _UNRANKED else host_name(rank),
             "run": runs.get(item["instance_id"], ""),
         }
-        for rank, item in present[: max(0, len(present) - int(desired))]
+        for rank, item in present[: max(0, len(present) - int(desired_capacity))]
     ]
 
 

@@ -24,7 +24,7 @@ description:
     action's log.
   - With O(baking) it watches a machine that turns itself into the source of an image, until it has stopped.
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
-    O(groups[].desired), it is raised, which is how a second run retries after a shortfall.
+    O(groups[].desired_capacity), it is raised, which is how a second run retries after a shortfall.
 options:
   groups:
     description:
@@ -37,7 +37,7 @@ options:
         description: The group's name.
         type: str
         required: true
-      desired:
+      desired_capacity:
         description: How many machines to wait for.
         type: int
         required: true
@@ -162,11 +162,11 @@ EXAMPLES = r"""
     policy: at_least
     groups:
       - name: deeplearning-master
-        desired: 1
+        desired_capacity: 1
         essential: true
         role_id: "{{ master_role_id }}"
       - name: deeplearning-workers
-        desired: 5
+        desired_capacity: 5
         minimum: 2
         role_id: "{{ worker_role_id }}"
     reports:

@@ -157,7 +157,7 @@ class ScalingGroup:
     """An Auto Scaling group as AWS shows it."""
 
     name: str
-    desired: int
+    desired_capacity: int
     machines: Sequence[GroupInstance] = ()
     suspended: frozenset[str] = frozenset()
     attempts: Sequence[LaunchAttempt] = ()
@@ -214,15 +214,15 @@ class ScalingGroup:
 @dataclass(frozen=True)
 class GroupTarget:
     name: str
-    desired: int
+    desired_capacity: int
     minimum: int = 0
     essential: bool = False
     """All of it is needed, whatever the policy."""
 
     def enough(self, policy: Policy) -> int:
         if self.essential or policy is Policy.ALL_OR_NOTHING:
-            return self.desired
-        return min(self.minimum, self.desired) if policy is Policy.AT_LEAST else 0
+            return self.desired_capacity
+        return min(self.minimum, self.desired_capacity) if policy is Policy.AT_LEAST else 0
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class MissingMachines:
 
 def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines]:
     """Group the missing machines by reason: each takes the newest failure that is left."""
-    count = target.desired - group.in_service
+    count = target.desired_capacity - group.in_service
     if count <= 0:
         return []
     # A machine that keeps its place has no failed launch, and AWS's message about an abandoned one is of no use.
@@ -348,25 +348,25 @@ class GroupVerdict(StrEnum):
 
 def judge(group: ScalingGroup, target: GroupTarget, state: WaitState, rules: WaitRules, now: float) -> GroupVerdict:
     """Decide how to go on with a group."""
-    if group.in_service >= target.desired:
+    if group.in_service >= target.desired_capacity:
         return GroupVerdict.RESUME if group.launch_suspended else GroupVerdict.FULL
     short = GroupVerdict.SHORT if group.in_service >= target.enough(rules.policy) else GroupVerdict.FAILED
     if now >= rules.deadline:
         return short
     if group.launch_suspended:
         return GroupVerdict.RESUME
-    if group.desired < target.desired:
+    if group.desired_capacity < target.desired_capacity:
         return GroupVerdict.REQUEST
-    reasons = group.failures[: target.desired - group.in_service]
+    reasons = group.failures[: target.desired_capacity - group.in_service]
     whys = {failure.why for failure in reasons}
     if FailureKind.CONFIGURATION in whys or _still_not(group, now):
         return GroupVerdict.FAILED
     stuck = len(group.stuck(rules.bundle, now))
-    if target.desired - stuck < target.enough(rules.policy):
+    if target.desired_capacity - stuck < target.enough(rules.policy):
         return GroupVerdict.FAILED
     if group.launching > stuck:
         return GroupVerdict.WAIT
-    if group.in_service + stuck >= target.desired:
+    if group.in_service + stuck >= target.desired_capacity:
         return short
     if whys <= _TRANSIENT:
         quiet_since = max([state.requested, *(failure.ended or failure.started for failure in reasons)])
@@ -426,13 +426,13 @@ def next_step(group: ScalingGroup, goal: TargetState, patient: bool) -> NextActi
     surplus = sorted(machine.id for machine in group.machines if machine.id not in retained and machine.is_in_service)
     if goal.keep is None:
         surplus = []
-    if group.desired != number or surplus:
+    if group.desired_capacity != number or surplus:
         if not group.launch_suspended:
             return NextAction(GroupAction.SUSPEND)
         if surplus and retained:
             # By name: left to itself, Auto Scaling might end one of those that are to stay.
             return NextAction(GroupAction.TERMINATE, machines=surplus)
-        if group.desired != number:
+        if group.desired_capacity != number:
             return NextAction(GroupAction.SET_DESIRED, number)
     if goal.keep is not None and any(machine.id not in retained for machine in group.machines):
         return NextAction(GroupAction.WAIT)
@@ -461,11 +461,11 @@ _WAITING_FOR: Mapping[FailureKind, str] = {
 
 def progress_of(group: ScalingGroup, target: GroupTarget, now: float) -> str:
     """Return text such as `6/9 ready, 1 configuring (efs_mount, 0:40), 1 failed: docker, 1 waiting for capacity`."""
-    parts = [f"{group.in_service}/{target.desired} ready"]
+    parts = [f"{group.in_service}/{target.desired_capacity} ready"]
     pending = [group.setups.get(machine.id) for machine in group.machines if machine.is_pending]
     failed = [setup for setup in pending if setup and setup.state == FAILED]
     configuring = [setup for setup in pending if setup and setup.state not in (FAILED, "")]
-    coming = min(group.launching, max(0, target.desired - group.in_service))
+    coming = min(group.launching, max(0, target.desired_capacity - group.in_service))
     launching = max(0, coming - len(failed) - len(configuring))
     if launching:
         parts.append(f"{launching} launching")
@@ -478,7 +478,7 @@ def progress_of(group: ScalingGroup, target: GroupTarget, now: float) -> str:
     if failed:
         steps = dict.fromkeys(setup.step for setup in failed if setup.step)
         parts.append(f"{len(failed)} failed" + (f": {', '.join(list(steps)[:MOST_DETAILS])}" if steps else ""))
-    waiting = target.desired - group.in_service - coming
+    waiting = target.desired_capacity - group.in_service - coming
     if waiting > 0:
         why = group.failures[0].why if group.failures else FailureKind.LATE
         parts.append(f"{waiting} {_WAITING_FOR[why]}")

@@ -112,16 +112,16 @@ class CapacityWatch:
         until(poll, seconds, state=self._state, now=self.api.now, pause=self.api.pause)
 
     def _state(self) -> object:
-        return {
-            name: (group.in_service, group.launching, len(group.failures), group.desired, group.launch_suspended)
-            for name, group in self._groups.items()
-        }
+        return [
+            (group.in_service, group.launching, len(group.failures), group.desired_capacity, group.launch_suspended)
+            for _name, group in sorted(self._groups.items())
+        ]
 
     def _short(self) -> frozenset[str] | None:
         """Return the groups whose launches matter: at the first poll, all."""
         if not self.states:
             return None
-        desired = {target.name: target.desired for target in self.targets}
+        desired = {target.name: target.desired_capacity for target in self.targets}
         return frozenset(name for name, state in self.states.items() if state.most < desired[name])
 
     def _act(self, verdicts: Mapping[str, capacity.GroupVerdict], now: float) -> bool:
@@ -135,7 +135,7 @@ class CapacityWatch:
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)
             elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
-                self.api.set_desired(target.name, target.desired)
+                self.api.set_desired(target.name, target.desired_capacity)
                 self.states[target.name] = replace(self.states[target.name], requested=now)
             else:
                 continue
@@ -218,7 +218,7 @@ class CapacityWatch:
 
     def _report(self, progress: ProgressPrinter, started: float, now: float) -> None:
         """Report each change, and nothing if all machines are in service at the first poll."""
-        short = any(self._groups[target.name].in_service < target.desired for target in self.targets)
+        short = any(self._groups[target.name].in_service < target.desired_capacity for target in self.targets)
         if short or progress.has_reported:
             names = [target.name for target in self.targets]
             # Without what all begin with, the cluster's name.
@@ -242,7 +242,7 @@ class CapacityWatch:
         groups = self._groups
         shown = {
             target.name: {
-                "desired": target.desired,
+                "desired": target.desired_capacity,
                 "in_service": groups[target.name].in_service,
                 "instances": sorted(groups[target.name].serving),
             }
@@ -259,7 +259,7 @@ class CapacityWatch:
             "failed": outcome == "failed",
             "outcome": outcome,
             "groups": shown,
-            "desired": sum(target.desired for target in self.targets),
+            "desired": sum(target.desired_capacity for target in self.targets),
             "in_service": in_service,
             "missing": [
                 {**asdict(machines), "why": str(machines.why), "explained": capacity.explain(machines)}
@@ -371,7 +371,7 @@ def group_of(shown: Mapping[str, Any], attempts: Sequence[capacity.LaunchAttempt
     ]
     return capacity.ScalingGroup(
         name=str(shown["AutoScalingGroupName"]),
-        desired=int(shown["DesiredCapacity"]),
+        desired_capacity=int(shown["DesiredCapacity"]),
         machines=machines,
         suspended=frozenset(str(item["ProcessName"]) for item in shown.get("SuspendedProcesses") or ()),
         attempts=attempts,

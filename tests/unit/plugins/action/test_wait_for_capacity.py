@@ -48,7 +48,7 @@ def wait(capsys: pytest.CaptureFixture[str]) -> Wait:
 
 
 def group(what: str, desired: int, **options: Any) -> dict[str, Any]:
-    return {"name": f"red-{what}", "desired": desired, "role_id": "AROA", **options}
+    return {"name": f"red-{what}", "desired_capacity": desired, "role_id": "AROA", **options}
 
 
 def hold(red: MadeCluster, what: str) -> None:

@@ -355,11 +355,11 @@ def test_a_group_as_aws_describes_it() -> None:
     }
     attempt = LaunchAttempt("a", "Failed", 0.0, CAPACITY, 1.0)
     seen = group_of(shown, [attempt])
-    assert (seen.name, seen.desired, seen.launch_suspended) == ("c-workers", 5, True)
+    assert (seen.name, seen.desired_capacity, seen.launch_suspended) == ("c-workers", 5, True)
     assert (seen.serving, seen.launching, seen.failures) == ({"i-1"}, 1, [attempt])
     assert [machine.id for machine in seen.machines] == ["i-1", "i-2", "i-3"]
     empty = group_of({"AutoScalingGroupName": "c-master", "DesiredCapacity": 1}, ())
-    assert (empty.desired, empty.machines, empty.launch_suspended) == (1, [], False)
+    assert (empty.desired_capacity, empty.machines, empty.launch_suspended) == (1, [], False)
 
 
 def test_activities_of_earlier_runs_are_history() -> None:
