@@ -183,6 +183,10 @@ plan:
     import_key:
       description: Whether to import the public key as this key pair.
       type: bool
+    groups:
+      description: The names of the cluster's Auto Scaling groups, by the role of their machines.
+      type: dict
+      sample: {"master": red-master, "worker": red-workers}
     bucket:
       description: The cluster's bucket.
       type: str

@@ -176,6 +176,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
     """Return what to create, without notes. Empty parts are unknown or refused."""
     types = facts.types or {}
     master, worker = types.get(cluster["master_instance_type"], {}), types.get(cluster["instance_type"], {})
+    names = Names(cluster["name"], facts.account, facts.region)
     vpc = network.vpc_of_plan(facts, cluster)
     return {
         "cluster": cluster["name"],
@@ -197,7 +198,8 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "efa": _resolve_auto(cluster["efa"], "efa_cards", master, worker),
         "key_name": cluster["key_name"] or cluster["name"],
         "import_key": not cluster["key_name"],
-        "bucket": Names(cluster["name"], facts.account, facts.region).bucket,
+        "groups": names.groups,
+        "bucket": names.bucket,
         "efs": network.file_system_of_plan(facts, cluster),
         "quotas": machines.quotas_of_plan(facts, cluster),
         "hourly": _hourly(facts, cluster),

@@ -99,6 +99,7 @@ def test_an_empty_account(planned: Any, aws: Account) -> None:
         "gpu_name": "A10G",
     }
     assert plan["bucket"] == "red-123456789012-us-east-1"
+    assert plan["groups"] == {"master": "red-master", "worker": "red-workers"}
     assert plan["hourly"]["known"] is True
     assert plan["lines"][0] == "Cluster red in us-east-1, account 123456789012: will be created"
     assert not [
