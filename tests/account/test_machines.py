@@ -26,8 +26,8 @@ PLAY = (
 )
 
 
-def settings(account: Any) -> dict[str, Any]:
-    """A worker type with EFA, but no workers; the master is of another type."""
+def settings(account: Any, worker_count: int = 0, efa: bool = True, public: bool = False) -> dict[str, Any]:
+    """A worker type with EFA; the master is of another type."""
     ec2, iam = account.client("ec2"), account.client("iam")
     subnet = ec2.describe_subnets(Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}])["Subnets"][0]
     (group,) = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [subnet["VpcId"]]}])["SecurityGroups"]
@@ -37,23 +37,36 @@ def settings(account: Any) -> dict[str, Any]:
     profile = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
     iam.add_role_to_instance_profile(InstanceProfileName="node", RoleName="node")
     ec2.import_key_pair(KeyName="shared-key", PublicKeyMaterial=account.key().with_suffix(".pub").read_bytes())
+    master = {
+        "name": f"{CLUSTER}-master",
+        "role": "master",
+        "desired_capacity": 1,
+        "instance_type": "t3.medium",
+        "gpus": 0,
+        "efa_cards": [],
+        "instance_profile": profile,
+        "subnet_id": subnet["SubnetId"],
+        "security_groups": [group["GroupId"]],
+        "spot": False,
+        "public": public,
+        "user_data": USER_DATA["master"],
+    }
+    workers = master | {
+        "name": f"{CLUSTER}-workers",
+        "role": "worker",
+        "desired_capacity": worker_count,
+        "public": False,
+        "user_data": USER_DATA["worker"],
+    }
+    if efa:
+        workers |= {"instance_type": "p4d.24xlarge", "efa_cards": [0, 1, 2, 3]}
     return {
         "machines_cluster": CLUSTER,
-        "machines_worker_count": 0,
+        "machines_groups": [master, workers],
         "machines_image": "localcloud-api-only",
         "machines_image_id": API_ONLY.id,
         "machines_root_volume_gib": 30,
-        "machines_instance_type": "p4d.24xlarge",
-        "machines_efa_cards": [0, 1, 2, 3],
-        "machines_master_instance_type": "t3.medium",
         "machines_key_name": "shared-key",
-        "machines_master_profile_arn": profile,
-        "machines_worker_profile_arn": profile,
-        "machines_master_subnet_id": subnet["SubnetId"],
-        "machines_worker_subnet_id": subnet["SubnetId"],
-        "machines_members_security_group_id": group["GroupId"],
-        "machines_ssh_security_group_id": group["GroupId"],
-        "machines_user_data": USER_DATA,
     }
 
 
@@ -103,11 +116,7 @@ def test_each_type_gets_its_launch_template_and_what_others_have_is_refused(acco
 def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_removed(account: Any) -> None:
     play = account.folder / "machines.yml"
     play.write_text(PLAY, encoding="utf-8")
-    account.settings = settings(account) | {
-        "machines_worker_count": 3,
-        "machines_instance_type": "t3.medium",
-        "machines_efa_cards": [],
-    }
+    account.settings = settings(account, worker_count=3, efa=False)
     ran = account.play(str(play))
     assert ran.code == 0, ran.output[-4000:]
     groups, ec2, name = account.client("autoscaling"), account.client("ec2"), f"{CLUSTER}-workers"
@@ -124,7 +133,8 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
         ec2.create_tags(Resources=[instance], Tags=[{"Key": "deeplearning:run", "Value": run}])
 
     started = time.time()
-    ran = account.play(str(play), machines_worker_count=1)
+    account.settings["machines_groups"][1]["desired_capacity"] = 1
+    ran = account.play(str(play))
     assert ran.code == 2
     output = " ".join(ran.output.split())
     assert "of the workers to remove deeplearning-worker3 is in use by a run." in output
@@ -132,10 +142,10 @@ def test_fewer_workers_are_the_first_by_rank_and_one_that_a_run_uses_is_not_remo
 
     # A hostile master never removes the tag.
     assert f"ansible-playbook deeplearning.aws.site -e remove_in_use={ids[2]} removes them all the same" in output
-    ran = account.play(str(play), machines_worker_count=1, machines_remove_in_use=[ids[2]])
+    ran = account.play(str(play), machines_remove_in_use=[ids[2]])
     assert ran.code == 0, ran.output[-4000:]
     wait_until(lambda: workers() == [ids[1]])
-    ran = account.play(str(play), machines_worker_count=1)
+    ran = account.play(str(play))
     assert (ran.code, ran.changed) == (0, 0), ran.output[-4000:]
 
 
@@ -144,7 +154,7 @@ def test_machines_are_held_by_a_hook_from_the_first_one_on(account: Any) -> None
     account.hold_machines()
     play = account.folder / "machines.yml"
     play.write_text(PLAY, encoding="utf-8")
-    account.settings = settings(account) | {"machines_worker_count": 2, "machines_master_public": True}
+    account.settings = settings(account, worker_count=2, public=True)
     # One each with and without EFA: two modules write their templates.
     ran = account.play(str(play))
     assert ran.code == 0, ran.output[-4000:]

@@ -126,9 +126,6 @@ def test_names_of_resources() -> None:
             "roles/iam/vars/main.yml", "__iam_names", iam_cluster="red", iam_region="us-east-1", iam_emr=emr
         )
         assert identities == {role: CLUSTER.identity(role) for role in roles}
-    kinds = values_of(yaml.safe_load((ROOT / "roles/machines/vars/main.yml").read_text()), "__machines_kinds")
-    groups = {kind["role"]: kind["group"].replace("{{ machines_cluster }}", "red") for kind in next(kinds)}
-    assert groups == CLUSTER.groups
     security_groups = rendered(
         "roles/network/vars/main.yml",
         "__network_security_group_names",
