@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The -e options of this command line that another command about the same cluster needs as well."""
+"""The options of this command line that another command about the same cluster needs as well."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import split_args
@@ -33,8 +34,14 @@ def repeat_in(text: str, options: str) -> str:
 
 
 def repeat_options(run_id: str = "") -> str:
-    """Return the -e options of this command line that select the cluster, and the run."""
-    return settings_among(context.CLIARGS.get("extra_vars") or (), run_id)
+    """Return the options of this command line that select the cluster, and the run."""
+    return _inventories() + settings_among(context.CLIARGS.get("extra_vars") or (), run_id)
+
+
+def _inventories() -> str:
+    """Return the inventories that -i names. Ansible's configuration names the others, for each command."""
+    named = [path for path in context.CLIARGS.get("inventory") or () if path not in C.DEFAULT_HOST_LIST]
+    return "".join(f" -i {shlex.quote(path.removeprefix(HERE))}" for path in named)
 
 
 def settings_among(options: Iterable[str], run_id: str = "") -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible import context
+from ansible import constants, context
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import (
     repeat_options,
     settings_among,
@@ -88,6 +88,15 @@ def test_the_options_of_this_command_line_are_repeated(
 ) -> None:
     monkeypatch.setattr(context, "CLIARGS", {"extra_vars": extra_vars})
     assert repeat_options(run_id) == options
+
+
+def test_an_inventory_that_is_no_default_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "DEFAULT_HOST_LIST", ["/project/aws.deeplearning.yml"])
+    here = Path("inventory/my blue.deeplearning.yml").absolute()
+    named = ("/project/aws.deeplearning.yml", str(here), "/x/red.deeplearning.yml")
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": named, "extra_vars": ("cluster_spot=true",)})
+    expected = " -i 'inventory/my blue.deeplearning.yml' -i /x/red.deeplearning.yml -e cluster_spot=true"
+    assert repeat_options() == expected
 
 
 def test_a_file_that_cannot_be_read_is_repeated_as_it_is(tmp_path: Path) -> None:
