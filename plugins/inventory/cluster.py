@@ -27,7 +27,10 @@ description:
   - C(ansible_python_interpreter) is C(/usr/bin/python3). C(group_vars), C(host_vars) and O(compose) override it.
   - It sets C(cluster_name), C(cluster_region), C(cluster_profile) and C(cluster_role_arn) for C(all), which select the
     cluster in playbooks. Extra vars of these names win over environment variables, and these over the file.
-    C(deeplearning_folder) and C(deeplearning_connection) are O(folder) and O(connection).
+    C(deeplearning_folder) and C(deeplearning_connection) are O(folder) and O(connection), and C(deeplearning_region)
+    is the region that was read.
+  - One command reads one selection. A second file that selects another cluster, region, profile or role is refused,
+    because hosts of both would have the same names.
   - If no cluster has the name, the groups are empty. If AWS cannot be queried, they are empty too and a warning says
     why; the variable C(deeplearning_problem) of C(all) holds the same sentence. The playbooks of this collection print
     it themselves.
@@ -115,6 +118,7 @@ options:
     description:
       - The folder for files about clusters, such as ssh's configuration by M(deeplearning.aws.discover_members).
         Relative to the current folder.
+      - The names of the files have the cluster's and not the region's, so two clusters of one name need two folders.
     type: str
     default: .deeplearning
 """
@@ -183,9 +187,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         options = {name: self.get_option(name) for name in hosts.EXTRA_VARS}
         target = hosts.resolve_options(options, self._vars, os.environ)
         self._folder = Path(self.get_option("folder")).expanduser().absolute()
-        self._set_variables(target)
         if not target["clusters"]:
             raise AnsibleParserError("cluster is empty: give the cluster's name. Example: -e cluster_name=red")
+        selected = hosts.selection(target)
+        problem = hosts.second_selection(path, selected, self.inventory.groups["all"].vars)
+        if problem:
+            raise AnsibleParserError(problem)
+        self._set_variables({**selected, hosts.READ_REGION: target["region"]})
         try:
             records = self._records(target, path, cache)
         except AwsError as problem:
@@ -193,10 +201,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         else:
             self._populate(records, target["clusters"])
 
-    def _set_variables(self, target: dict[str, Any]) -> None:
-        """Set the variables of groups, and create the groups that always exist."""
-        for option, variable in hosts.EXTRA_VARS.items():
-            value = target["clusters"][0] if option == "cluster" and target["clusters"] else target[option]
+    def _set_variables(self, variables: dict[str, Any]) -> None:
+        """Set these for all hosts, and the variables of groups; create the groups that always exist."""
+        for variable, value in variables.items():
             self.inventory.set_variable("all", variable, value)
         self.inventory.set_variable("all", "deeplearning_folder", str(self._folder))
         self.inventory.set_variable("all", "deeplearning_connection", self.get_option("connection"))

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import JUMP, jump_command
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
@@ -41,6 +42,9 @@ EXTRA_VARS: Mapping[str, str] = {
     "role_arn": "cluster_role_arn",
 }
 """Extra vars that override both. The inventory sets variables of these names for the playbooks."""
+
+READ_REGION = "deeplearning_region"
+"""The variable with the region that the machines were read from. Files of variables override `cluster_region`."""
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]+\b")
 _STRICT = "-o StrictHostKeyChecking=yes"
@@ -76,6 +80,27 @@ def cluster_names(value: Any) -> list[str]:
     """Return the names in a list, or in a text with commas."""
     names = value if isinstance(value, list | tuple) else str(value).split(",")
     return list(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
+
+
+def selection(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that select the cluster in playbooks."""
+    values = {**target, "cluster": target["clusters"][0]}
+    return {variable: values[option] for option, variable in EXTRA_VARS.items()}
+
+
+def second_selection(path: str, selected: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Return a sentence if a file selects something else than the inventory file before it. `before`: its variables."""
+    differences = [
+        f"{variable} is {value or 'empty'} and was {before[variable] or 'empty'}"
+        for variable, value in selected.items()
+        if READ_REGION in before and value != before[variable]
+    ]
+    if not differences:
+        return ""
+    return (
+        f"{path} is another inventory file of this command and selects something else: {join_names(differences)}. "
+        f"Hosts of both would have the same names: give one of them. Example: -i {path}"
+    )
 
 
 def query_filters(clusters: Sequence[str], states: Sequence[str], more: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -347,12 +349,39 @@ def test_the_cluster_is_set_as_variables(answer: Any, read: Any) -> None:
     fake = answer()
     inventory = read(region="eu-west-1", profile="research", role_arn="arn:aws:iam::123456789012:role/x")
     assert of_all(inventory, "cluster_name") == "red"
-    assert of_all(inventory, "cluster_region") == "eu-west-1"
+    assert of_all(inventory, "cluster_region") == of_all(inventory, "deeplearning_region") == "eu-west-1"
     assert of_all(inventory, "cluster_profile") == "research"
     assert of_all(inventory, "cluster_role_arn") == "arn:aws:iam::123456789012:role/x"
     assert fake.logins == [("eu-west-1", "research", "arn:aws:iam::123456789012:role/x", "")]
     read(endpoint="http://127.0.0.1:4599")
     assert fake.logins[-1][-1] == "http://127.0.0.1:4599"
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({}, ""),
+        (
+            {"region": "eu-west-1"},
+            "selects something else: cluster_region is eu-west-1 and was us-east-1. Hosts of both",
+        ),
+        ({"cluster": "blue"}, "cluster_name is blue and was red. "),
+        ({"profile": "research"}, "cluster_profile is research and was empty. "),
+    ],
+)
+def test_a_second_inventory_selects_the_same_cluster(
+    answer: Any, tmp_path: Path, second: dict[str, str], words: str
+) -> None:
+    answer(MASTER)
+    inventory = InventoryManager(DataLoader(), sources=[], parse=False)._inventory
+    for name, more in (("one", {}), ("two", second)):
+        file = tmp_path / f"{name}.deeplearning.yml"
+        options = {"plugin": "deeplearning.aws.cluster", "cluster": "red", "folder": str(tmp_path)}
+        file.write_text(yaml.safe_dump({**options, **more}))
+        refused = pytest.raises(AnsibleError, match=re.escape(words)) if name == "two" and words else nullcontext()
+        with refused:
+            inventory_loader.get("deeplearning.aws.cluster").parse(inventory, DataLoader(), str(file))
+    assert list(inventory.hosts) == ["deeplearning-master"]
 
 
 def test_extra_vars_win_over_the_environment_and_that_over_the_file(
