@@ -18,6 +18,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     playbook_input,
     recorded_settings,
@@ -53,8 +55,11 @@ class ActionModule(Action):
         recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
         is_provisioning = playbook in playbook_input.PROVISIONING
         # A public key takes the place of the recorded key pair.
+        folder = Path(str(task_vars.get("deeplearning_folder", "")) or ".deeplearning")
         here = (
-            {"cluster_key_name": ""} if settings.get("cluster_public_key_file") else _private_key(settings, task_vars)
+            {"cluster_key_name": ""}
+            if settings.get("cluster_public_key_file")
+            else recorded_settings.private_key(folder, str(settings.get("cluster_name", "")))
         )
         checked_settings = setting_rules.check({**recorded, **here, **settings}, is_provisioning, emr)
         cluster = checked_settings.values
@@ -64,13 +69,17 @@ class ActionModule(Action):
         problems += checked_settings.problems + unresolved + checked.problems
         extra_vars = load_extra_vars(self._loader)
         problems += playbook_input.unknown_names(playbook, extra_vars, roles)
+        problems += playbook_input.other_regions(cluster.get("region"), task_vars.get(READ_REGION), extra_vars)
         if problems:
             raise UserError(join_problems(problems, "{} settings are wrong:"))
         if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):
             raise UserError(str(task_vars["deeplearning_problem"]))
         if unread and is_provisioning:
             raise unread
-        warnings = playbook_input.foreign_names(playbook, extra_vars, roles)
+        refusal = _namesake(playbook, folder, cluster)
+        if refusal and playbook != "plan":
+            raise UserError(refusal)
+        warnings = [*filter(None, [refusal]), *playbook_input.foreign_names(playbook, extra_vars, roles)]
         warnings += [playbook_input.foreign_setting(name) for name, meant in unknown.items() if not meant]
         if unread:
             warnings += [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
@@ -103,9 +112,12 @@ def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any
     return recorded, None
 
 
-def _private_key(settings: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    folder = Path(str(task_vars.get("deeplearning_folder", "")) or ".deeplearning")
-    return recorded_settings.private_key(folder, str(settings.get("cluster_name", "")))
+def _namesake(playbook: str, folder: Path, cluster: Mapping[str, Any]) -> str:
+    """Return a sentence if the playbook would replace the files of a cluster of the same name in another region."""
+    if playbook in playbook_input.NO_FILES:
+        return ""
+    others = namesake.other_regions(folder, cluster["name"], cluster["region"])
+    return namesake.refusal(Aws.from_options(cluster), folder, cluster["name"], others) if others else ""
 
 
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

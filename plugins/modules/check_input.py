@@ -18,6 +18,10 @@ description:
   - If no inventory of P(deeplearning.aws.cluster#inventory) was read and C(cluster_name) is not set, it fails.
   - A setting that is not given is as the cluster was made, by the record in its bucket (C(settings.json)), or the
     default for a new cluster. For audit and destroy only what is given counts.
+  - If O(playbook) writes files about the cluster, and its folder has those of a cluster of the same name in another
+    region, which still exists there, it fails. For plan this is a warning.
+  - It fails if the inventory was read for another region, or if C(aws_region) or C(region) on the command line is
+    another one.
   - Otherwise AWS and the cluster are not contacted; M(deeplearning.aws.plan) compares the settings with AWS.
   - The settings are listed in the collection's F(docs/settings.md), the options in F(docs/playbooks.md).
 options:

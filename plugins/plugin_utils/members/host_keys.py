@@ -24,6 +24,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report i
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
 """How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""
 
+OF_CLUSTER = "# The members of the cluster "
+"""How ssh's configuration begins. The cluster's name and its region follow."""
+
 _BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]{64,2048}={0,2})(?![^\s])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}\Z")
@@ -126,7 +129,7 @@ def known_hosts(machines: Sequence[SshHost]) -> str:
 def ssh_config(cluster: str, machines: Sequence[SshHost], login: Login, hosts_file: str, own_file: str) -> str:
     """Return ssh's configuration for these machines. With `ssh -F` it reads no other one."""
     lines = [
-        f"# The members of the cluster {cluster}, according to AWS. Written by deeplearning.aws.discover_members.",
+        f"{OF_CLUSTER}{cluster} in {login.region}, according to AWS. Written by deeplearning.aws.discover_members.",
         f"# ssh -F {own_file} {machines[0].names[0] if machines else 'deeplearning-master'}",
     ]
     masters = (machine for machine in machines if MASTER_ALIAS in machine.names)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import shown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
@@ -20,6 +21,8 @@ NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard",
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NO_RECORD = ("audit", "destroy", "new_project")
 """Playbooks that use no recorded settings of the cluster."""
+NO_FILES = ("audit", "destroy", "image", "new_project")
+"""Playbooks that leave the cluster's files in the project as they are."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")
@@ -27,6 +30,8 @@ TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds
 _FOREIGN = ("ansible_", "deeplearning_")
 _COMMON = ("image", "name", "profile", "public", "region", "tags")
 """Settings without their prefix that users' own playbooks have as well."""
+_REGIONS = ("aws_region", "region")
+"""What others call the region. If it is not the cluster's, a cluster of the same name in that region may be meant."""
 LONG_NAME = 8
 """Letters from which on a name is misspelt also with two mistakes, or with another letter."""
 
@@ -45,6 +50,32 @@ def no_inventory(playbook: str, variables: Mapping[str, Any]) -> list[str]:
         "inventory file must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml. "
         "In a folder without one: ansible-playbook deeplearning.aws.new_project"
     ]
+
+
+def other_regions(region: str | None, read: str | None, extra_vars: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each region that is meant, perhaps, and is not the cluster's. `read`: the inventory's."""
+    if not region:
+        return []
+    problems = []
+    if read and read != region:
+        problems.append(
+            f"cluster_region is {region}, and the inventory has read the machines of {read}: files of variables cannot "
+            f"say which cluster is meant. Set it in the inventory file. Example: region: {region}"
+        )
+    problems += [
+        f"{name} is {extra_vars[name]} and has no effect, and the cluster's region is {region}: cluster_region is "
+        f"meant, perhaps. Example: -e cluster_region={extra_vars[name]}"
+        for name in _REGIONS
+        if _is_region(extra_vars.get(name)) and extra_vars[name] != region
+    ]
+    return problems
+
+
+def _is_region(value: Any) -> bool:
+    try:
+        return bool(readers.region(value))
+    except readers.InvalidOption:
+        return False
 
 
 def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:

@@ -255,6 +255,7 @@ READS_JSON = {
     "node_config.py": "a value of a playbook, copied without Ansible's tags",
     "first_fetches.py": "records in the operator's own folder, whose form is checked",
     "recorded_settings.py": "the record of site.yml, where members cannot write, validated like what is given",
+    "namesake.py": "a summary in the operator's own folder, of which a region that the SDK knows is used",
     "bucket.py": "a manifest in the operator's bucket, which is compared with the operator's own",
 }
 LOOKS_UP_METHODS = {

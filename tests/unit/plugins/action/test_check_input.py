@@ -257,6 +257,95 @@ def test_a_recorded_value_is_validated_like_one_that_is_given(recorded: Callable
     assert refused["msg"].startswith("cluster_worker_count is {{ lookup")
 
 
+# A cluster of the same name in another region
+
+SUMMARY, CONFIGURATION = (
+    '{"region": "%s"}',
+    "# The members of the cluster red in %s, according to AWS. Written\nHost x\n",
+)
+
+
+@pytest.fixture
+def project(aws: Account, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Check with the files that a project has, each with the region that it names."""
+
+    def in_project(playbook: str, texts: dict[str, str], region: str = "eu-west-1", **more: Any) -> dict[str, Any]:
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text.replace("%s", region))
+        folder = {"deeplearning_folder": str(tmp_path)}
+        return check(playbook, **SETTINGS, **folder, cluster_ssh_allowed_cidrs=["198.51.100.1/32"], **OWN, **more)
+
+    return in_project
+
+
+@pytest.fixture
+def abroad(aws: Account) -> None:
+    tags = [{"ResourceType": "vpc", "Tags": [{"Key": "deeplearning:cluster", "Value": "red"}]}]
+    aws.client("ec2", "eu-west-1").create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags)
+
+
+@pytest.mark.parametrize("files", [{"red.json": SUMMARY}, {"red.ssh_config": CONFIGURATION}])
+@pytest.mark.parametrize("playbook", ["site", "status"])
+def test_files_of_a_cluster_that_exists_in_another_region_stay(
+    project: Any, abroad: None, tmp_path: Path, files: dict[str, str], playbook: str
+) -> None:
+    refused = project(playbook, files)
+    assert refused["failed"]
+    assert refused["msg"].startswith(
+        f"{tmp_path} has files of the cluster red in eu-west-1, which exists: red in us-east-1 would replace them"
+    )
+    assert "folder: .deeplearning/us-east-1. " in refused["msg"]
+    assert refused["msg"].endswith("-e destroy=red -e cluster_name=red -e cluster_region=eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "more"), [("audit", {}), ("destroy", {}), ("image", {"image_frameworks": ["pytorch"]})]
+)
+def test_what_writes_no_files_does_not_ask_for_another_region(
+    project: Any, abroad: None, playbook: str, more: dict[str, Any]
+) -> None:
+    result = project(playbook, {"red.json": SUMMARY}, **more)
+    assert "failed" not in result and not any("eu-west-1" in text for text in result["warnings"]), result
+
+
+def test_a_plan_warns_of_the_cluster_in_another_region(project: Any, abroad: None) -> None:
+    result = project("plan", {"red.json": SUMMARY})
+    assert "failed" not in result and "red in eu-west-1, which exists" in result["warnings"][0], result
+
+
+@pytest.mark.parametrize(
+    ("files", "region"),
+    [
+        ({"red.json": SUMMARY, "red.ssh_config": CONFIGURATION}, "us-east-1"),
+        ({"red.json": SUMMARY, "red.ssh_config": CONFIGURATION}, "eu-west-3"),  # It is gone.
+        ({"red.json": SUMMARY, "red.ssh_config": CONFIGURATION}, "mars/../eu-west-1"),
+        ({"red.json": "[", "red.ssh_config": ""}, "eu-west-1"),
+        ({"red.json": '{"region": ["%s"]}', "red.ssh_config": "# red in %s, according to AWS"}, "eu-west-1"),
+        ({"red.ssh_config": CONFIGURATION.replace(" in %s", "")}, "eu-west-1"),
+        ({"blue.json": SUMMARY}, "eu-west-1"),
+    ],
+)
+def test_other_files_are_replaced(project: Any, abroad: None, files: dict[str, str], region: str) -> None:
+    result = project("status", files, region)
+    assert "failed" not in result and result["warnings"] == [], result
+
+
+def test_whether_the_other_cluster_exists_may_be_unknown(aws: Account, project: Any, tmp_path: Path) -> None:
+    words = {"code": "UnauthorizedOperation", "message": "You are not authorized.", "status": 403}
+    aws.cloud.faults.add("error", {"action": "ec2:DescribeTags"}, words)
+    refused = project("status", {"red.json": SUMMARY})
+    assert refused["failed"] and "does not allow ec2:DescribeTags" in refused["msg"]
+    assert refused["msg"].endswith(f"If it does not, delete {tmp_path}/red.json and {tmp_path}/red.ssh_config.")
+
+
+def test_another_region_than_the_clusters_is_refused(extra_vars: dict[str, Any]) -> None:
+    extra_vars["aws_region"] = "eu-west-1"
+    refused = check("destroy", **SETTINGS, aws_region="eu-west-1", destroy="red", deeplearning_region="us-west-2")
+    first, inventory, other = refused["msg"].splitlines()
+    assert "cluster_region is us-east-1, and the inventory has read the machines of us-west-2" in inventory
+    assert "aws_region is eu-west-1 and has no effect" in other
+
+
 def test_a_bucket_of_another_account_is_no_record(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of buckets are public. The call names the account that must own it."""
     seen = []

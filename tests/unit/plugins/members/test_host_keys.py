@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys
     Login,
     SshHost,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.namesake import other_regions
 
 from tests.unit.plugins.instances_kit import BLOCK, ECDSA, ED, RSA
 
@@ -134,6 +135,12 @@ def settings(command: list[str]) -> dict[str, str]:
     """What an ssh command would go by."""
     shown = subprocess.run([command[0], "-G", *command[1:]], capture_output=True, text=True, check=True).stdout
     return dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
+
+
+def test_the_configuration_names_the_region_of_its_cluster(tmp_path: Path) -> None:
+    effective(tmp_path, "deeplearning-master", MASTER, region="eu-west-1")
+    assert other_regions(tmp_path, "red", "us-east-1") == {"eu-west-1"}
+    assert other_regions(tmp_path, "red", "eu-west-1") == set()
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", WORKER_ID, "10.0.128.5", "ip-10-0-128-5.ec2.internal"])

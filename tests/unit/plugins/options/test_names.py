@@ -12,6 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_
     is_setting,
     misspelt_setting,
     no_inventory,
+    other_regions,
     unknown_names,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of
@@ -110,6 +111,31 @@ def test_without_an_inventory_a_cluster_has_to_be_named() -> None:
     assert "must end in .deeplearning.yml. Example: -i inventory/team.deeplearning.yml" in problem
     assert not no_inventory("plan", {"deeplearning_folder": "/x/.deeplearning"})
     assert not no_inventory("plan", {"cluster_name": "red"}) and not no_inventory("new_project", {})
+
+
+@pytest.mark.parametrize(
+    ("read", "extra", "words"),
+    [
+        (None, {}, ()),
+        ("eu-west-1", {"cluster_region": "eu-west-1", "aws_region": "eu-west-1", "region": "eu"}, ()),
+        (None, {"region": 1, "aws_region": None}, ()),
+        ("us-east-1", {}, ("cluster_region is eu-west-1, and the inventory has read the machines of us-east-1: ",)),
+        (
+            "eu-west-1",
+            {"aws_region": "us-east-1", "region": "eu-west-3"},
+            (
+                "aws_region is us-east-1 and has no effect, and the cluster's region is eu-west-1: cluster_region is",
+                "region is eu-west-3 and has no effect",
+            ),
+        ),
+    ],
+)
+def test_no_other_region_than_the_clusters_is_meant(
+    read: str | None, extra: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    problems = other_regions("eu-west-1", read, extra)
+    assert [problem.startswith(start) for problem, start in zip(problems, words, strict=True)] == [True] * len(words)
+    assert other_regions(None, read, extra) == []
 
 
 def test_which_variables_are_meant_as_settings() -> None:

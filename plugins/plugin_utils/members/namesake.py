@@ -1,0 +1,60 @@
+# Copyright: (c) 2026, the deeplearning.aws contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Find a cluster of the same name in another region, whose files in the project this one would replace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import OF_CLUSTER, ssh_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import leftovers
+
+
+def other_regions(folder: Path, cluster: str, region: str) -> set[str]:
+    """Return the other regions that the cluster's summary and its configuration of ssh in the folder are about."""
+    return {_of_summary(_summary(folder, cluster)), _of_ssh(ssh_files(folder, cluster)[1], cluster)} - {region, ""}
+
+
+def _of_summary(file: Path) -> str:
+    try:
+        return str(json.loads(file.read_bytes())["region"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _of_ssh(file: Path, cluster: str) -> str:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+    begin = f"{OF_CLUSTER}{cluster} in "
+    return text.removeprefix(begin).partition(",")[0] if text.startswith(begin) else ""
+
+
+def refusal(aws: Aws, folder: Path, cluster: str, others: set[str]) -> str:
+    """Return a sentence if the cluster exists in one of the other regions too, or if that is unknown."""
+    for region in sorted(others & set(aws.regions())):
+        files = f"{folder} has files of the cluster {cluster} in {region}"
+        try:
+            owned = ResourceReader(aws.in_region(region), cluster).read()
+        except AwsError as error:
+            return (
+                f"{files}, and whether it still exists is unknown: {error} If it does not, delete "
+                f"{_summary(folder, cluster)} and {ssh_files(folder, cluster)[1]}."
+            )
+        if any(resource.ours for resource in leftovers(owned, keep=True)):
+            return (
+                f"{files}, which exists: {cluster} in {aws.region} would replace them, and ssh would reach the other "
+                "cluster. Give this one another name (cluster_name), or another folder in its inventory file. Example: "
+                f"folder: .deeplearning/{aws.region}. To remove the other: ansible-playbook deeplearning.aws.destroy "
+                f"-e destroy={cluster} -e cluster_name={cluster} -e cluster_region={region}"
+            )
+    return ""
+
+
+def _summary(folder: Path, cluster: str) -> Path:
+    return folder / f"{cluster}.json"
