@@ -146,6 +146,9 @@ clusters:
     machines:
       description: How many machines are desired and how many are in service, including the master.
       type: dict
+    active_runs:
+      description: How many runs use machines, by the machines' tag; null without a master that keeps it, and on EMR.
+      type: int
     groups:
       description: The same for each Auto Scaling group, and its name.
       type: dict

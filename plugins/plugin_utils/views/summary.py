@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables i
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
+    LIVE,
     ClusterResources,
     Health,
     Resource,
@@ -88,6 +89,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "reasons": [context.failure] if context.failure else list(health.why),
         "clean": not leftovers(owned, keep=True),
         "machines": {"desired": health.most, "in_service": health.in_service},
+        "active_runs": active_runs(owned, master),
         "groups": {
             role: {
                 "name": group.name,
@@ -111,6 +113,17 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
     }
+
+
+def active_runs(owned: ClusterResources, master: Mapping[str, str]) -> int | None:
+    """Return how many runs use machines, by the tag that the master keeps up to date; None without such a master.
+
+    The tag is a node's: it is counted, and never shown.
+    """
+    machines = [machine for machine in owned.of_kind("instance") if machine.ours and machine.phase == LIVE]
+    if machines and (not master or is_of_emr(owned)):
+        return None
+    return len({machine.facts.get("run", "") for machine in machines} - {""})
 
 
 def _file_system(owned: ClusterResources) -> str:
@@ -337,7 +350,7 @@ def cluster_lines(region: str, summaries: Sequence[Mapping[str, Any]]) -> list[s
     if not rows:
         return [f"No cluster has resources in {region}."]
     return [
-        *text_table([("cluster", "region", "state", "machines", f"{CURRENCY} an hour", "ends"), *rows]),
+        *text_table([("cluster", "region", "state", "machines", "runs", f"{CURRENCY} an hour", "ends"), *rows]),
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
     ]
 
@@ -350,6 +363,7 @@ def _cluster_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
         # A file system that was kept is there without a cluster.
         "removed" if summary["state"] == "absent" else summary["state"],
         f"{machines['in_service']} of {machines['desired']}",
+        "?" if summary["active_runs"] is None else str(summary["active_runs"]),
         sum_phrase(summary["billed"]),
         _next_end(summary),
     )

@@ -97,7 +97,7 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     as_json = info(format="json", file=str(folder / "other.json"), user="ubuntu")
     printed = json.loads(as_json["printed"])
     assert printed == json.loads((folder / "other.json").read_text())
-    assert as_json["printed"].startswith('\n{\n  "account": "123456789012",\n  "again"')
+    assert as_json["printed"].startswith('\n{\n  "account": "123456789012",\n  "active_runs"')
     failed = info(failure="It broke.")
     assert failed["clusters"]["red"]["state"] == "failed" and "It broke." not in failed["printed"]
     # The task that fails prints the sentence.
@@ -131,6 +131,13 @@ def test_resources_are_listed_of_one_cluster_or_of_all(red: MadeCluster, info: I
     rows = [line.split()[:3] for line in both["printed"].splitlines()[1:4]]
     assert rows == [["cluster", "region", "state"], *([name, "us-east-1", "creating"] for name in ("blue", "red"))]
     assert "The bucket 123456789012-us-east-1-deeplearning-data has 0 data sets, " in both["printed"]
+
+
+def test_the_runs_of_a_cluster_are_read_from_the_tags_of_its_machines(red: MadeCluster, info: Info) -> None:
+    red.whole()
+    for machine, run in zip((*red.instances("master"), *red.instances("workers")), ("", "lenet-1"), strict=True):
+        red.ec2.create_tags(Resources=[machine], Tags=[{"Key": "deeplearning:run", "Value": run}])
+    assert info(cluster="all")["printed"].splitlines()[2].split()[3:7] == ["2", "of", "2", "1"]
 
 
 def test_a_summary_that_cannot_be_saved_costs_a_warning(red: MadeCluster, info: Info, folder: Path) -> None:

@@ -350,6 +350,7 @@ def test_the_facts_of_an_instance() -> None:
         "aws:ec2launchtemplate:id": "lt-1",
         "aws:elasticmapreduce:job-flow-id": "j-1",
         "aws:elasticmapreduce:instance-group-role": "MASTER",
+        "deeplearning:run": "lenet-1",
     }
     listed = {
         "InstanceId": "i-1",
@@ -371,6 +372,7 @@ def test_the_facts_of_an_instance() -> None:
         "group": "red-workers",
         "template": "lt-1",
         "job_flow": "j-1",
+        "run": "lenet-1",
         "is_primary": True,
         "profile": "red-us-east-1-worker",
         "type": "g5.xlarge",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
+    GOING,
     ClusterResources,
     Health,
     Resource,
@@ -28,6 +29,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary imp
     write,
 )
 
+from tests.unit.plugins.hostile_kit import EVIL
 from tests.unit.prices import LIST
 
 INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
@@ -267,15 +269,46 @@ def test_all_clusters_are_one_table() -> None:
         describe(empty, absent, context),
     ]
     assert cluster_lines("us-east-1", summaries) == [
-        "cluster  region     state     machines  USD an hour    ends",
-        "c        us-east-1  degraded  2 of 3    at least 0.05  never",
-        "ending   us-east-1  ready     3 of 3    at least 0.05  2027-01-15 08:00 UTC",
-        "removed  us-east-1  removed   0 of 0    0.00           -",
-        "emr      us-east-1  ready     1 of 1    not known      none now",
-        "idle     us-east-1  ready     1 of 1    not known      idle 60 min",
+        "cluster  region     state     machines  runs  USD an hour    ends",
+        "c        us-east-1  degraded  2 of 3    0     at least 0.05  never",
+        "ending   us-east-1  ready     3 of 3    ?     at least 0.05  2027-01-15 08:00 UTC",
+        "removed  us-east-1  removed   0 of 0    0     0.00           -",
+        "emr      us-east-1  ready     1 of 1    ?     not known      none now",
+        "idle     us-east-1  ready     1 of 1    ?     not known      idle 60 min",
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
     ]
     assert cluster_lines("us-east-1", summaries[-1:]) == ["No cluster has resources in us-east-1."]
+
+
+@pytest.mark.parametrize(
+    ("machines", "runs"),
+    [
+        ([("lenet-1", {}), ("lenet-1", {}), ("lenet-2", {}), ("", {})], "2"),
+        ([("", {}), ("lenet-1", {"phase": GOING}), ("lenet-2", {"phase": DEAD}), ("lenet-3", {"ours": False})], "0"),
+        # It is data of a node.
+        ([(EVIL, {}), ("\x1b[2J\n9999", {})], "2"),
+    ],
+)
+def test_the_runs_of_a_cluster_are_those_that_its_machines_are_tagged_with(
+    machines: list[tuple[str, dict[str, Any]]], runs: str
+) -> None:
+    instances = [
+        Resource("instance", f"i-{number}", facts={**INSTANCE, "run": run}, **more)
+        for number, (run, more) in enumerate(machines, 1)
+    ]
+    owned = replace(ESTATE, resources=[MASTER, *instances])
+    (_titles, row, _hint) = cluster_lines("us-east-1", [describe(owned, HEALTH, CONTEXT)])
+    assert row.split()[6] == runs and not any(run in row for run, _more in machines if run)
+
+
+def test_without_a_master_the_runs_are_unknown() -> None:
+    machine = Resource("instance", "i-2", facts={"run": "lenet-1"})
+    lost = replace(MASTER, facts={"most": 1, "in_service": []})
+    assert describe(replace(ESTATE, resources=[lost, machine]), HEALTH, CONTEXT)["active_runs"] is None
+    assert describe(replace(ESTATE, resources=[lost]), HEALTH, CONTEXT)["active_runs"] == 0
+    role = Resource("role", "c-us-east-1-emr", "c-us-east-1-emr")
+    of_emr = replace(ESTATE, resources=[MASTER, Resource("instance", "i-1", facts={**INSTANCE, "run": "x"}), role])
+    assert describe(of_emr, HEALTH, CONTEXT)["active_runs"] is None
 
 
 def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
