@@ -496,11 +496,10 @@ print("twice is", twice.twice(torch.ones(3)).sum().item())
 @pytest.mark.stand_in("flash-attn: an extension of PyTorch in C++, of the test")
 def test_an_extension_of_pytorch_is_compiled_on_one_node_and_used_by_all(cluster: Cluster, tmp_path: Path) -> None:
     """Its setup.py imports torch, as those of flash-attn and detectron2 do."""
-    for name, text in EXTENSION.items():
+    for name, text in {**EXTENSION, "requirements.txt": "twice @ file:///efs/twice"}.items():
         cluster.says(MASTER, f"mkdir -p /efs/twice && cat > /efs/twice/{name} <<'END'\n{text}\nEND")
     (tmp_path / "train.py").write_text(USES_EXTENSION)
-    (tmp_path / "requirements.txt").write_text("twice @ file:///efs/twice\n")
-    options = {"framework": "pytorch", "script": f"{tmp_path}/train.py", "requirements": f"{tmp_path}/requirements.txt"}
+    options = {"framework": "pytorch", "script": f"{tmp_path}/train.py", "requirements": "/efs/twice/requirements.txt"}
     ran = train(cluster, **options, run_id="extension")
     assert ran.code == 0, ran.output[-6000:]
     logs = f"/efs/runs/{cluster.name}/extension/logs"

@@ -52,7 +52,9 @@ def played(cluster: Cluster, *words: str, **extra: object) -> Played:
 def test_a_run_goes_on_while_a_newer_version_takes_over(cloud_with_machines: Cloud, image: str, newer: Path) -> None:
     # As a person has it: no program that has imported the older version.
     cloud = replace(cloud_with_machines, forking=None)
-    with cloud.cluster(f"u-{secrets.token_hex(3)}", image=image, default_framework="pytorch") as cluster:
+    with cloud.cluster(
+        f"u-{secrets.token_hex(3)}", image=image, worker_count=1, default_framework="pytorch"
+    ) as cluster:
         played(cluster, "site.yml")
         runs = Runs(cluster)
         run_id = start_training(runs, "--epochs", "1000", nodes=2)
