@@ -473,6 +473,11 @@ def test_a_script_finds_what_its_requirements_add_on_each_node_and_a_second_run_
 
 
 EXTENSION = {
+    "pyproject.toml": """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+""",
     "setup.py": """
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
@@ -503,7 +508,7 @@ def test_an_extension_of_pytorch_is_compiled_on_one_node_and_used_by_all(cluster
     ran = train(cluster, **options, run_id="extension")
     assert ran.code == 0, ran.output[-6000:]
     logs = f"/efs/runs/{cluster.name}/extension/logs"
-    assert cluster.says(MASTER, f"grep -h 'twice is' {logs}/*worker*.log").splitlines() == ["twice is 6.0"] * 3
+    assert cluster.says(MASTER, f"grep -ho 'twice is .*' {logs}/*worker*.log").splitlines() == ["twice is 6.0"] * 3
     assert cluster.says(MASTER, f"grep -c 'Successfully installed twice' {logs}/packages.log") == "1"
 
 
