@@ -244,6 +244,19 @@ def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_envi
     packages.install(made, archive, folder)
     assert " ".join(seen(python, made.folder, "extension", "vision")) == "built with 2.0 and 4.0 1.0"
     assert not list(Path(made.folder).glob("tool*"))
+    made, archive, folder = run(f"extension @ {extension}\ntool")
+    packages.install(made, archive, folder)
+    assert seen(python, made.folder, "tool") == ["4.0"], "a run may need a tool, too"
+
+
+def test_a_package_that_fails_within_the_environment_as_well_says_so(
+    run: Run, extension: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "BUILD_TOOLS", ("absent",))
+    made, archive, folder = run(f"extension @ {extension}")
+    problem = r"^built within the environment, for core: ModuleNotFoundError: No module named 'tool' \(all of it: "
+    with pytest.raises(UserError, match=problem):
+        packages.install(made, archive, folder)
 
 
 def test_a_package_that_misses_another_module_is_refused(run: Run, extension: str, tmp_path: Path) -> None:

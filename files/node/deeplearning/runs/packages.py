@@ -239,7 +239,7 @@ class Builder:
             self.install_compiler()
         if pins:
             pins_file = self.write("pins.txt", [*self.sources, *pins])
-            self.pip("install", "--target", self.target, "--no-deps", *self.isolation, "-r", pins_file)
+            self.pip_install("--target", self.target, "--no-deps", "-r", pins_file)
             self.check()
         partial = f"{archive}.partial"
         packed = programs.run("tar", "-cf", partial, "-C", self.target, ".")
@@ -260,25 +260,41 @@ class Builder:
         versions = self.packages.marker["versions"]
         constraints = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
         report = f"{self.temporary}/report.json"
-        command = ["install", "--dry-run", "--report", report, "-r", self.write(FILE, [self.packages.requirements])]
-        command += ["-c", self.write("environment", constraints)]
-        try:
-            self.pip(*command)
-        except UserError:
-            if not set(_MISSING.findall(self.printed)) & set(RECORDS[self.packages.framework].imports):
-                raise
-            self.build_within_the_environment()
-            self.pip(*command, *self.isolation)
+        requirements = self.write(FILE, [self.packages.requirements])
+        self.pip_install("--dry-run", "--report", report, "-r", requirements, "-c", self.write("pins", constraints))
         with open(report, encoding="utf-8") as file:
             chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
         return [pin_of(each, self.logins) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
 
+    def pip_install(self, *arguments: str) -> None:
+        """Install packages, each built apart from the environment; if one misses what that has, all within it."""
+        try:
+            self.pip("install", *self.isolation, *arguments)
+        except UserError:
+            missed = sorted(set(_MISSING.findall(self.printed)))
+            if self.isolation or not self.has_one_of(missed):
+                raise
+            self.build_within_the_environment()
+            try:
+                self.pip("install", *self.isolation, *arguments)
+            except UserError as error:
+                raise UserError(f"built within the environment, for {' and '.join(missed)}: {error}") from None
+
+    def has_one_of(self, modules: Sequence[str]) -> bool:
+        code = "import importlib.util, sys; print(any(map(importlib.util.find_spec, sys.argv[1:])))"
+        found = programs.run(self.packages.python, "-c", code, *modules, env=self.environment).stdout.strip() == "True"
+        return found or bool({*modules} & {*BUILD_TOOLS})
+
     def build_within_the_environment(self) -> None:
-        """A package that imports the framework while it is built does not find it where pip builds it apart."""
-        missing = [tool for tool in BUILD_TOOLS if tool not in self.packages.marker["versions"]]
-        if missing:
-            tools = self.write("tools.txt", [*self.sources, *missing])
-            self.pip("install", "--target", self.tools, "-r", tools)
+        for tool in BUILD_TOOLS:
+            # Without one of them, a package that needs it says so.
+            if tool not in self.packages.marker["versions"]:
+                with contextlib.suppress(UserError):
+                    self.pip("install", "--target", self.tools, "-r", self.write("tool.txt", [*self.sources, tool]))
+        # For pip they are not installed, as a run may need them too. setuptools finds wheel by its metadata.
+        for metadata in Path(self.tools).glob("*.dist-info"):
+            if not metadata.name.startswith(("setuptools-", "wheel-")):
+                shutil.rmtree(metadata)
         search = f"{self.tools}/bin:{self.environment.get('PATH', os.defpath)}"
         self.environment |= {"PYTHONPATH": self.tools, "PATH": search}
         self.isolation = ["--no-build-isolation"]
@@ -307,8 +323,7 @@ class Builder:
         self.run(self.packages.python, "-c", f"import {imports}", PYTHONPATH=self.target)
 
     def conflicts(self, folder: str = "") -> list[str]:
-        search = os.pathsep.join(filter(None, [folder, self.environment.get("PYTHONPATH", "")]))
-        environment = {**self.environment, "PYTHONPATH": search}
+        environment = {**self.environment, "PYTHONPATH": folder}
         return programs.run(self.packages.python, *PIP, "check", env=environment).stdout.splitlines()
 
     def pip(self, *arguments: str) -> None:
@@ -365,6 +380,8 @@ def pin_of(chosen: dict[str, Any], logins: Mapping[str, str]) -> str:
 def reason_of(printed: str) -> str:
     """Return why pip, git or a compiler has failed, as one line."""
     lines = [programs.printable(line.strip()) for line in printed.splitlines() if line.strip()]
+    # Programs that build ask git for a version, also where there is no repository.
+    lines = [line for line in lines if "not a git repository" not in line]
     both = [line for line in lines if re.match(r"The user requested|.* depends on ", line)]
     if both and any("conflicting dependencies" in line for line in lines):
         sides = "; ".join(line.replace("The user requested (constraint)", "the environment has") for line in both[:6])
@@ -372,9 +389,9 @@ def reason_of(printed: str) -> str:
     if any("WARNING: Retrying" in line for line in lines) and any("from versions: none" in line for line in lines):
         return f"pip reaches no package index. Its own words: {next(line for line in lines if 'Retrying' in line)}"
     for pattern in (
-        r"fatal: ",
+        r": (fatal )?error: |^nvcc fatal",
+        r"^fatal: ",
         r"ERROR: .*(requires a different Python|No matching distribution)",
-        r": (fatal )?error: ",
         r"^(\w+\.)*\w+Error: ",
         r"ERROR: |E: |error: (?!subprocess-exited)",
     ):
