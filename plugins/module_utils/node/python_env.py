@@ -8,6 +8,7 @@ It imports only the standard library and the contract, so that the local cloud c
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -194,9 +195,27 @@ def remove(environment: Environment) -> None:
     old, new = _hidden(environment, "old"), _hidden(environment, "new")
     shutil.rmtree(old, ignore_errors=True)
     if is_ours(environment):
-        environment.path.rename(old)
+        try:
+            environment.path.rename(old)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # A folder of an image cannot be renamed in a container: its marker goes last.
+            _empty(environment)
     for left in (old, new):
         shutil.rmtree(left, ignore_errors=True)
+
+
+def _empty(environment: Environment) -> None:
+    """Remove an environment in its place. If this is interrupted, an incomplete one is left."""
+    _write(environment.path / UNFINISHED, {})
+    (environment.path / paths.MARKER).unlink(missing_ok=True)
+    for path in environment.path.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != UNFINISHED:
+            path.unlink()
+    shutil.rmtree(environment.path)
 
 
 def has_leftovers(environment: Environment) -> bool:

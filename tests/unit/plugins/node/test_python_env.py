@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -142,6 +143,34 @@ def test_changed_pins_replace_it(environment: Environment, commands: Commands) -
     (environment.path / "old").write_text("")
     python_env.install(changed)
     assert python_env.read_complete_marker(changed) and not (environment.path / "old").exists()
+
+
+def test_a_folder_that_cannot_be_renamed_is_replaced_in_its_place(
+    environment: Environment, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of an image, in a container. The rename of a new folder into its place works."""
+    python_env.install(environment)
+    changed = Environment(**{**vars(environment), "requirements": {**PINS, "cpu": f"numpy==2.0 {HASH}\n"}})
+    (environment.path / "lib64").symlink_to("lib")
+    rename, rmtree = Path.rename, shutil.rmtree
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self == environment.path:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    def interrupt(path: Path, **options: Any) -> None:
+        if path == environment.path / "lib":
+            raise KeyboardInterrupt
+        rmtree(path, **options)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(shutil, "rmtree", interrupt)
+        python_env.install(changed)
+    assert python_env.is_ours(changed) and not python_env.read_usable_marker(changed)
+    assert python_env.install(changed)["requirements_sha256"] == changed.digest
+    assert not (environment.path / "lib64").exists() and python_env.read_complete_marker(changed)
 
 
 def test_an_interrupted_installation_is_recognized_and_replaced(environment: Environment, commands: Commands) -> None:
