@@ -23,6 +23,7 @@ EVENTS_BYTES = 1024 * 1024 * 1024
 """More than the events of a run of a year, at one every three seconds."""
 CHECKPOINT_REQUEST = "checkpoint-request.json"
 """A new file of this name asks the trainer for a checkpoint, as the run is going to be stopped."""
+RESULT = "result.json"
 REPLACED = ("run.json", "environment.json", "state.json")
 """Files that are replaced while others read them. Other files appear once."""
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, ArithmeticError)
@@ -94,7 +95,7 @@ class Folder:
         return self.read("state.json") or {}
 
     def result(self) -> dict[str, Any] | None:
-        return self.read("result.json")
+        return self.read(RESULT)
 
     def attempts(self) -> int:
         try:
@@ -146,7 +147,8 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
             name = run["framework"]
-            is_current = run["cluster_id"] == config.cluster_id and folder.result() is None
+            # The names are listed: see _folders.
+            is_current = run["cluster_id"] == config.cluster_id and RESULT not in _names(folder.path)
             if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
                 runs.setdefault(name, {})[folder.id] = bool(run.get("processor"))
     return [
