@@ -184,7 +184,7 @@ plan:
       description: Whether to import the public key as this key pair.
       type: bool
     groups:
-      description: The names of the cluster's Auto Scaling groups, by the role of their machines.
+      description: The names of the cluster's Auto Scaling groups, by the role of their machines. EMR has none of them.
       type: dict
       sample: {"master": red-master, "worker": red-workers}
     bucket:
