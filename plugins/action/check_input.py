@@ -21,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Act
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
+    command_line,
     playbook_input,
     recorded_settings,
     run_request,
@@ -69,7 +70,9 @@ class ActionModule(Action):
         problems += checked_settings.problems + unresolved + checked.problems
         extra_vars = load_extra_vars(self._loader)
         problems += playbook_input.unknown_names(playbook, extra_vars, roles)
-        problems += playbook_input.other_regions(cluster.get("region"), task_vars.get(READ_REGION), extra_vars)
+        # In users' own playbooks other names of a region may be theirs.
+        meant = extra_vars if command_line.is_of_this_collection() else {}
+        problems += playbook_input.other_regions(cluster.get("region"), task_vars.get(READ_REGION), meant)
         if problems:
             raise UserError(join_problems(problems, "{} settings are wrong:"))
         if playbook in playbook_input.NEEDS_MEMBERS and task_vars.get("deeplearning_problem"):

@@ -161,17 +161,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import hosts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import ssh_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import clusters_from, record_of
 
 PAGE = 1000
 """The most that DescribeInstances returns at once."""
-HOME = Path(__file__).resolve().parents[2]
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]
@@ -259,14 +258,5 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _report(self, problem: str) -> None:
         """Warn, unless only playbooks of this collection run: these ask AWS first, and fail with the same sentence."""
         self.inventory.set_variable("all", "deeplearning_problem", problem)
-        arguments = context.CLIARGS.get("args")
-        playbooks = [str(name) for name in arguments] if isinstance(arguments, list | tuple) else []
-        if not playbooks or not all(_is_own(name) for name in playbooks):
+        if not command_line.is_of_this_collection():
             self.display.warning(f"The cluster's machines are unknown. {problem}")
-
-
-def _is_own(playbook: str) -> bool:
-    if playbook.startswith("deeplearning.aws."):
-        return True
-    path = Path(playbook).resolve()
-    return path.is_file() and path.parent in (HOME, HOME / "playbooks")

@@ -80,8 +80,9 @@ class HostKeyDiscovery:
             joining = [node.name for node in cluster.nodes if not node.rank] if with_ranks else []
             missing += [f"the ranks of {join_names(joining)}"] if joining else []
             if missing and seconds:
-                # Which ones are missing changes with each that comes.
-                progress.report(f"Waiting for {' and '.join(missing)}.", key="missing")
+                # Which machines are meant changes with each that comes.
+                kinds = f"{bool(names)} {bool(cluster.master)} {bool(joining)}"
+                progress.report(f"Waiting for {' and '.join(missing)}.", key=kinds)
             return None if missing else True
 
         until(poll, seconds)

@@ -91,9 +91,9 @@ def selection(target: Mapping[str, Any]) -> dict[str, Any]:
 def second_selection(path: str, selected: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     """Return a sentence if a file selects something else than the inventory file before it. `before`: its variables."""
     differences = [
-        f"{variable} is {value or 'empty'} and was {before[variable] or 'empty'}"
+        f"{variable} is {value or 'empty'} and was {before.get(variable) or 'empty'}"
         for variable, value in selected.items()
-        if READ_REGION in before and value != before[variable]
+        if READ_REGION in before and value != before.get(variable)
     ]
     if not differences:
         return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import OF_CLUSTER, ssh_files
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import leftovers
 
@@ -51,7 +52,7 @@ def refusal(aws: Aws, folder: Path, cluster: str, others: set[str]) -> str:
                 f"{files}, which exists: {cluster} in {aws.region} would replace them, and ssh would reach the other "
                 "cluster. Give this one another name (cluster_name), or another folder in its inventory file. Example: "
                 f"folder: .deeplearning/{aws.region}. To remove the other: ansible-playbook deeplearning.aws.destroy "
-                f"-e destroy={cluster} -e cluster_name={cluster} -e cluster_region={region}"
+                f"-e destroy={cluster}{repeat_options()} -e cluster_name={cluster} -e cluster_region={region}"
             )
     return ""
 

@@ -21,6 +21,8 @@ from ansible.parsing.splitter import split_args
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 HERE = os.path.join(os.getcwd(), "")
+HOME = Path(__file__).resolve().parents[3]
+"""The collection's folder."""
 """What absolute paths of files below the current folder begin with."""
 _IN_FILES = ("cluster_", "ansible_", "deeplearning_")
 """A file whose variables all begin like this is repeated as a file."""
@@ -39,9 +41,24 @@ def repeat_options(run_id: str = "") -> str:
 
 
 def _inventories() -> str:
-    """Return the inventories that -i names. Ansible's configuration names the others, for each command."""
-    named = [path for path in context.CLIARGS.get("inventory") or () if path not in C.DEFAULT_HOST_LIST]
+    """Return the inventories that -i names, if they are not those of Ansible's configuration."""
+    paths = list(context.CLIARGS.get("inventory") or ())
+    named = [] if paths == list(C.DEFAULT_HOST_LIST) else paths
     return "".join(f" -i {shlex.quote(path.removeprefix(HERE))}" for path in named)
+
+
+def is_of_this_collection() -> bool:
+    """Return whether this command line runs playbooks of this collection alone."""
+    arguments = context.CLIARGS.get("args")
+    playbooks = [str(name) for name in arguments] if isinstance(arguments, list | tuple) else []
+    return bool(playbooks) and all(_is_own(name) for name in playbooks)
+
+
+def _is_own(playbook: str) -> bool:
+    if playbook.startswith("deeplearning.aws."):
+        return True
+    path = Path(playbook).resolve()
+    return path.is_file() and path.parent in (HOME, HOME / "playbooks")
 
 
 def settings_among(options: Iterable[str], run_id: str = "") -> str:

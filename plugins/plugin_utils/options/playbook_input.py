@@ -21,7 +21,7 @@ NEEDS_MEMBERS = ("train", "evaluate", "follow", "stop", "report", "tensorboard",
 """They can do nothing if the inventory could not read the members. Others have their own way to report that."""
 NO_RECORD = ("audit", "destroy", "new_project")
 """Playbooks that use no recorded settings of the cluster."""
-NO_FILES = ("audit", "destroy", "image", "new_project")
+NO_FILES = ("audit", "destroy", "extend", "image", "new_project", "replace")
 """Playbooks that leave the cluster's files in the project as they are."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
@@ -60,7 +60,8 @@ def other_regions(region: str | None, read: str | None, extra_vars: Mapping[str,
     if read and read != region:
         problems.append(
             f"cluster_region is {region}, and the inventory has read the machines of {read}: files of variables cannot "
-            f"say which cluster is meant. Set it in the inventory file. Example: region: {region}"
+            "say which cluster is meant. Set it on the command line, or in the inventory file, over which AWS_REGION "
+            f"and AWS_DEFAULT_REGION win. Example: -e cluster_region={region}"
         )
     problems += [
         f"{name} is {extra_vars[name]} and has no effect, and the cluster's region is {region}: cluster_region is "

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.template import trust_as_template
 from ansible.utils import vars as ansible_vars
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recorded_settings
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line, recorded_settings
 
 from tests.unit.actions import run_action
 from tests.unit.conftest import Account
@@ -338,12 +338,23 @@ def test_whether_the_other_cluster_exists_may_be_unknown(aws: Account, project: 
     assert refused["msg"].endswith(f"If it does not, delete {tmp_path}/red.json and {tmp_path}/red.ssh_config.")
 
 
-def test_another_region_than_the_clusters_is_refused(extra_vars: dict[str, Any]) -> None:
+def test_another_region_than_the_clusters_is_refused(
+    extra_vars: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     extra_vars["aws_region"] = "eu-west-1"
+    monkeypatch.setattr(command_line.context, "CLIARGS", {"args": ("deeplearning.aws.destroy",)})
     refused = check("destroy", **SETTINGS, aws_region="eu-west-1", destroy="red", deeplearning_region="us-west-2")
     first, inventory, other = refused["msg"].splitlines()
     assert "cluster_region is us-east-1, and the inventory has read the machines of us-west-2" in inventory
     assert "aws_region is eu-west-1 and has no effect" in other
+
+
+def test_in_a_playbook_of_ones_own_another_name_of_a_region_is_ones_own(
+    extra_vars: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra_vars["aws_region"] = "eu-west-1"
+    monkeypatch.setattr(command_line.context, "CLIARGS", {"args": ("mine.yml",)})
+    assert "failed" not in check("status", **SETTINGS, aws_region="eu-west-1", deeplearning_region="us-east-1")
 
 
 def test_a_bucket_of_another_account_is_no_record(aws: Account, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,10 +93,12 @@ def test_the_options_of_this_command_line_are_repeated(
 def test_an_inventory_that_is_no_default_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "DEFAULT_HOST_LIST", ["/project/aws.deeplearning.yml"])
     here = Path("inventory/my blue.deeplearning.yml").absolute()
-    named = ("/project/aws.deeplearning.yml", str(here), "/x/red.deeplearning.yml")
+    named = (str(here), "/project/aws.deeplearning.yml")
     monkeypatch.setattr(context, "CLIARGS", {"inventory": named, "extra_vars": ("cluster_spot=true",)})
-    expected = " -i 'inventory/my blue.deeplearning.yml' -i /x/red.deeplearning.yml -e cluster_spot=true"
+    expected = " -i 'inventory/my blue.deeplearning.yml' -i /project/aws.deeplearning.yml -e cluster_spot=true"
     assert repeat_options() == expected
+    monkeypatch.setattr(context, "CLIARGS", {"inventory": named[1:], "extra_vars": ()})
+    assert repeat_options() == ""
 
 
 def test_a_file_that_cannot_be_read_is_repeated_as_it_is(tmp_path: Path) -> None:
