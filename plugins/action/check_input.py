@@ -19,7 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION, REFUSED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     command_line,
     playbook_input,
@@ -48,7 +48,8 @@ class ActionModule(Action):
         names = [name for name in sorted(task_vars) if playbook_input.is_setting(name, roles)]
         settings, problems = self._resolve((name for name in names if name in TABLE), task_vars)
         unknown = {name: playbook_input.misspelt_setting(name) for name in names if name not in TABLE}
-        problems += [*playbook_input.no_inventory(playbook, task_vars), *filter(None, unknown.values())]
+        problems += playbook_input.no_inventory(playbook, task_vars)
+        problems += filter(None, [task_vars.get(REFUSED), *unknown.values()])
         variables, unresolved = self._resolve(set(options_of(playbook)) & set(task_vars), task_vars)
         emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
         # What is wrong in any case is reported before the first call to AWS.

@@ -191,6 +191,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         selected = hosts.selection(target)
         problem = hosts.second_selection(path, selected, self.inventory.groups["all"].vars)
         if problem:
+            # Where Ansible only warns of it (any_unparsed_is_failed), playbooks fail.
+            self.inventory.set_variable("all", hosts.REFUSED, problem)
             raise AnsibleParserError(problem)
         self._set_variables({**selected, hosts.READ_REGION: target["region"]})
         try:

@@ -46,6 +46,9 @@ EXTRA_VARS: Mapping[str, str] = {
 READ_REGION = "deeplearning_region"
 """The variable with the region that the machines were read from. Files of variables override `cluster_region`."""
 
+REFUSED = "deeplearning_refused"
+"""The variable with the sentence by which a second inventory file was refused."""
+
 _INSTANCE = re.compile(r"\bi-[0-9a-f]+\b")
 _STRICT = "-o StrictHostKeyChecking=yes"
 _NO_AGENT = "-o ForwardAgent=no"

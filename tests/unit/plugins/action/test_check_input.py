@@ -349,6 +349,11 @@ def test_another_region_than_the_clusters_is_refused(
     assert "aws_region is eu-west-1 and has no effect" in other
 
 
+def test_where_ansible_only_warns_of_a_second_inventory_the_playbook_fails() -> None:
+    refused = check("status", **SETTINGS, deeplearning_refused="b.deeplearning.yml is another inventory file.")
+    assert refused["failed"] and refused["msg"] == "b.deeplearning.yml is another inventory file."
+
+
 def test_in_a_playbook_of_ones_own_another_name_of_a_region_is_ones_own(
     extra_vars: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,6 +382,7 @@ def test_a_second_inventory_selects_the_same_cluster(
         with refused:
             inventory_loader.get("deeplearning.aws.cluster").parse(inventory, DataLoader(), str(file))
     assert list(inventory.hosts) == ["deeplearning-master"]
+    assert words in (of_all(inventory, "deeplearning_refused") or "")
 
 
 def test_extra_vars_win_over_the_environment_and_that_over_the_file(
