@@ -134,7 +134,11 @@ def machine() -> Iterator[Machine]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", sorted(IMPORTS))
-@pytest.mark.stand_in("NVIDIA's driver: a library without a GPU")
+@pytest.mark.stand_in(
+    "NVIDIA's driver: a library without a GPU",
+    "NVIDIA's toolkit: Debian's packages of it",
+    "the newest toolkit: a script that prints its version",
+)
 def test_what_is_published_for_gpus_is_installed_and_imported(machine: Machine, framework: str) -> None:
     machine.install(framework)
     python = f"/opt/deeplearning/env/{framework}/bin/python"

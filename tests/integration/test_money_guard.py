@@ -66,7 +66,7 @@ def test_a_cluster_with_a_ttl_of_two_minutes_ends_and_its_run_resumes_when_it_is
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(PLAIN_SCRIPT)
+@pytest.mark.stand_in(PLAIN_SCRIPT, "Auto Scaling's replacement of the master: suspended by the test")
 def test_a_cluster_with_a_frozen_master_ends_after_its_idle_minutes_though_a_run_uses_its_nodes(
     cloud_with_machines: Cloud,
 ) -> None:

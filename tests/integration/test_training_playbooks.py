@@ -393,7 +393,7 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
     assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
 
 
-@pytest.mark.stand_in("the repository's server: a folder of this machine")
+@pytest.mark.stand_in("the repository's server: a folder of this machine", PLAIN_SCRIPT)
 def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cluster: Cluster, tmp_path: Path) -> None:
     train = 'import sys; sys.path.append("shared"); import word; print("the word is", word.WORD)'
     commit = repository(
@@ -410,7 +410,7 @@ def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cl
     assert cluster.says(MASTER, f"ls -A {usual}/code") == "cifar\nshared"
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
+@pytest.mark.stand_in(PLAIN_SCRIPT, "its checkpoint: an empty file")
 def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster: Cluster, tmp_path: Path) -> None:
     package = tmp_path / "pkg"
     package.mkdir()
@@ -429,6 +429,7 @@ def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster
     assert printed in cluster.says(MASTER, f"cat {match[1]}/logs/*.worker0.log")
 
 
+@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, awkward: Played) -> None:
     heard = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
     assert heard == [[*AWKWARD[:3], "1 of 2", *AWKWARD[4:]], "s3cr3t 'x'"]

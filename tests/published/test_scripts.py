@@ -32,7 +32,11 @@ from tools.tensorflow_names import FILE
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.stand_in("ssh, mpirun, yarn, nslookup, hostname, nvidia-smi: programs that record or answer"),
+    pytest.mark.stand_in(
+        "ssh, mpirun, yarn, nslookup, hostname, nvidia-smi: programs that record or answer",
+        "the node: its files in a folder, with 8 GPUs by their number alone",
+        "metadata_setup.sh: with another path of its file",
+    ),
 ]
 
 RECORDS = """#!/bin/sh

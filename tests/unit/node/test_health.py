@@ -647,6 +647,7 @@ WITH_GPUS = "the survey of the nodes, with the test of their GPUs, had not ended
         (2, {"waiting": 3, "recovering": LONG}, f"{WITH_GPUS} after 370 s"),
     ],
 )
+@pytest.mark.stand_in("the preflight: states and a clock of the test")
 def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
     nodes: int, states: dict[str, float], detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def booted(master: Master) -> None:
     ],
     ids=["login", "staging", "processor", "run"],
 )
+@pytest.mark.stand_in("the login and the load: figures of the test")
 def test_what_works_postpones_the_idle_end_of_both_groups(
     master: Master, node: dict[str, Any], runs: list[str]
 ) -> None:
@@ -146,6 +147,7 @@ AGES = {"new": 60.0, "old": silence.WAITING_SECONDS + 60}
         ([{"state": "stalled", "nodes": [[]]}], {**QUIET, "load": 8.0}, True),
     ],
 )
+@pytest.mark.stand_in("the login and the load: figures of the test")
 def test_only_progress_of_a_run_is_work(
     master: Master, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any]], node: dict[str, Any], works: bool
 ) -> None:

@@ -27,6 +27,8 @@ from deeplearning.runs.packages import PackageArchive
 
 from tests.unit.node.runs_kit import CONFIG, record
 
+pytestmark = pytest.mark.stand_in("the framework and its packages: small ones that the test makes for the real pip")
+
 FRAMEWORK = "core"
 
 

@@ -94,6 +94,7 @@ def test_what_the_documentation_linter_finds_is_a_problem(folder: Path, tools: P
     assert packaging.problems_in_documentation(folder, folder) == [problem]
 
 
+@pytest.mark.stand_in()
 def test_links_that_lead_to_nothing_are_named(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(

@@ -544,6 +544,7 @@ def hourly(worker: str = "g5.xlarge", workers: int = 2, public: bool = True) -> 
     return prices.hourly(LIST, "g5.xlarge", worker, workers, False, 100, True, public)
 
 
+@pytest.mark.stand_in("the price list: the test's, made up")
 def test_what_it_costs() -> None:
     cost = hourly()
     assert (cost["known"], cost["source"]) == (True, f"AWS's Price List API, {DATE}")
