@@ -88,6 +88,7 @@ class Theirs:
             "cluster_public_subnet_ids": [self.network["public"]],
             "cluster_private_subnet_ids": [self.network["private"]],
             "cluster_efs_id": self.system,
+            "cluster_security_group_ids": [self.network["group"]],
         }
 
     def groups_of_target(self) -> list[str]:
@@ -123,6 +124,8 @@ def test_in_an_existing_network_foreign_resources_stay(account: Any) -> None:
     (worker,) = machines(ec2, NAME, "worker")
     assert (master["SubnetId"], worker["SubnetId"]) == (existing["public"], existing["private"])
     assert master["PublicIpAddress"] == result["master"]["public_ip"]
+    for machine in (master, worker):
+        assert existing["group"] in {group["GroupId"] for group in machine["SecurityGroups"]}
 
     play(person, "destroy.yml", destroy=NAME, cluster_keep_efs=False)
     assert theirs.groups_of_target() == [existing["group"]]
