@@ -121,7 +121,8 @@ def _namesake(playbook: str, folder: Path, cluster: Mapping[str, Any]) -> str:
     if playbook in playbook_input.NO_FILES:
         return ""
     others = namesake.other_regions(folder, cluster["name"], cluster["region"])
-    return namesake.refusal(Aws.from_options(cluster), folder, cluster["name"], others) if others else ""
+    again = command_line.repeat_options()
+    return namesake.refusal(Aws.from_options(cluster), folder, cluster["name"], others, again) if others else ""
 
 
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import OF_CLUSTER, ssh_files
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import leftovers
 
@@ -36,8 +35,11 @@ def _of_ssh(file: Path, cluster: str) -> str:
     return text.removeprefix(begin).partition(",")[0] if text.startswith(begin) else ""
 
 
-def refusal(aws: Aws, folder: Path, cluster: str, others: set[str]) -> str:
-    """Return a sentence if the cluster exists in one of the other regions too, or if that is unknown."""
+def refusal(aws: Aws, folder: Path, cluster: str, others: set[str], again: str) -> str:
+    """Return a sentence if the cluster exists in one of the other regions too, or if that is unknown.
+
+    `again`: the options of this command line, which the printed command needs too.
+    """
     for region in sorted(others & set(aws.regions())):
         files = f"{folder} has files of the cluster {cluster} in {region}"
         try:
@@ -52,7 +54,7 @@ def refusal(aws: Aws, folder: Path, cluster: str, others: set[str]) -> str:
                 f"{files}, which exists: {cluster} in {aws.region} would replace them, and ssh would reach the other "
                 "cluster. Give this one another name (cluster_name), or another folder in its inventory file. Example: "
                 f"folder: .deeplearning/{aws.region}. To remove the other: ansible-playbook deeplearning.aws.destroy "
-                f"-e destroy={cluster}{repeat_options()} -e cluster_name={cluster} -e cluster_region={region}"
+                f"-e destroy={cluster}{again} -e cluster_name={cluster} -e cluster_region={region}"
             )
     return ""
 

@@ -282,8 +282,8 @@ class Builder:
 
     def has_one_of(self, modules: Sequence[str]) -> bool:
         code = "import importlib.util, sys; print(any(map(importlib.util.find_spec, sys.argv[1:])))"
-        found = programs.run(self.packages.python, "-c", code, *modules, env=self.environment).stdout.strip() == "True"
-        return found or bool({*modules} & {*BUILD_TOOLS})
+        answer = programs.run(self.packages.python, "-c", code, *modules, env=self.environment).stdout
+        return answer.strip() == "True" or bool({*modules} & {*BUILD_TOOLS})
 
     def build_within_the_environment(self) -> None:
         for tool in BUILD_TOOLS:
