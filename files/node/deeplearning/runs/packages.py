@@ -258,10 +258,11 @@ class Builder:
         """Return what has to be installed, and whether something of it is no wheel."""
         ours = {RECORDS[self.packages.framework].package}
         versions = self.packages.marker["versions"]
-        constraints = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
+        stay = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
+        constraints = self.write("constraints.txt", stay)
         report = f"{self.temporary}/report.json"
         requirements = self.write(FILE, [self.packages.requirements])
-        self.pip_install("--dry-run", "--report", report, "-r", requirements, "-c", self.write("pins", constraints))
+        self.pip_install("--dry-run", "--report", report, "-r", requirements, "-c", constraints)
         with open(report, encoding="utf-8") as file:
             chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
         return [pin_of(each, self.logins) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)

@@ -22,7 +22,7 @@ from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.runs import results, stall, units
 from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
-from deeplearning.runs.folder import Folder, all_runs, check_folder_safety, find_run, runs_root, skip_unreadable
+from deeplearning.runs.folder import RESULT, Folder, all_runs, check_folder_safety, find_run, runs_root, skip_unreadable
 from deeplearning.runs.mastership import Superseded, is_superseded
 from deeplearning.runs.preview import plan_of_run
 from deeplearning.runs.run_log import RunLog
@@ -175,7 +175,7 @@ class Unit:
         """Return False if that is not possible."""
         for _unused in range(RESULT_TRIES):
             try:
-                self.folder.write("result.json", result)
+                self.folder.write(RESULT, result)
                 return True
             except OSError as error:
                 self.run_log.report_write_error(error)
