@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.debian import kept_packages
@@ -27,6 +28,14 @@ DRIVER_FUNCTIONS = (
     "cuModuleUnload",
 )
 NO_DEVICE = 100
+
+PUBLISHED_TOOLKIT = "cuda-13.0"
+PUBLISHED_COMPILER = (
+    *(f"nvidia-{name}==13.0.88" for name in ("cuda-nvcc", "cuda-crt", "nvvm")),
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-cccl==13.0.85",
+)
+"""NVIDIA's own wheels of the compiler."""
 
 TOOLKIT = "cuda-12.4"
 DECOY = "cuda-13.2"
@@ -78,3 +87,18 @@ def put_toolkits(folder: Path) -> None:
     decoy.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && echo 'release {DECOY.removeprefix('cuda-')}, V'\n")
     decoy.chmod(0o755)
     (folder / "cuda").symlink_to(DECOY)
+
+
+def put_published_toolkit(folder: Path, libraries: Path) -> None:
+    """Create a toolkit of CUDA 13 in NVIDIA's layout: the compiler of NVIDIA's wheels, with the headers of libraries
+    that an environment has in the folder nvidia/cu13 of its packages."""
+    toolkit = folder / PUBLISHED_TOOLKIT
+    wheels = folder / f"{PUBLISHED_TOOLKIT}.wheels"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(wheels)]
+    subprocess.run([*pip, *PUBLISHED_COMPILER], check=True)
+    shutil.move(wheels / "nvidia/cu13", toolkit)
+    shutil.rmtree(wheels)
+    shutil.copytree(libraries / "include", toolkit / "include", dirs_exist_ok=True)
+    (toolkit / "lib64").symlink_to("lib")
+    # Wheels have no names for the linker.
+    (toolkit / "lib/libcudart.so").symlink_to("libcudart.so.13")

@@ -35,6 +35,9 @@ print(*(name for name in ("CUDA", "CUDNN", "NCCL", "DIST_KVSTORE") if Features()
 import torch
 print(torch.__version__, torch.version.cuda, torch.ones(3).sum().item(), torch.cuda.device_count())
 print(torch.backends.cuda.is_built(), torch.distributed.is_nccl_available(), torch.cuda.nccl.version())
+import torchvision
+boxes = torch.tensor([[0.0, 0, 2, 2], [0, 0, 2, 2.1], [5, 5, 6, 6]])
+print(torchvision.__version__, torchvision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist())
 """,
     "tensorflow": """
 import tensorflow, tf_keras
@@ -55,7 +58,7 @@ print(version.value)
 }
 EXPECTED = {
     "mxnet": ["1.9.1 3.0 0", "CUDA CUDNN NCCL DIST_KVSTORE"],
-    "pytorch": ["2.13.0+cu130 13.0 3.0 0", "True True (2, 29, 7)"],
+    "pytorch": ["2.13.0+cu130 13.0 3.0 0", "True True (2, 29, 7)", "0.28.0+cu130 [0, 2]"],
     "tensorflow": ["2.21.0 12.5.1 2.21.0", "True 3.0", "[]"],
     "tensorpack": [
         "2.15.1 12.2",
@@ -66,6 +69,24 @@ EXPECTED = {
         "22105",
     ],
 }
+
+BUILD_PACKAGES = """
+import json, os
+from deeplearning.runs import packages
+from deeplearning.runs.folder import Folder
+for folder in ("/run-folder", "/build"):
+    os.mkdir(folder)
+folder = Folder("/run-folder")
+folder.write("environment.json", {"environment": {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "9.0"}})
+python = "/opt/deeplearning/env/pytorch/bin/python"
+marker = json.load(open(python.replace("bin/python", packages.paths.MARKER)))
+chosen = packages.Packages("torch-scatter==2.1.2", "pytorch", python, marker)
+packages.Builder(chosen, "/build", folder).build("/made.tar")
+"""
+USE_PACKAGES = """
+import torch, torch_scatter
+print(torch_scatter.scatter(torch.ones(4), torch.tensor([0, 1, 0, 0])).tolist(), torch.ops.torch_scatter.cuda_version())
+"""
 
 
 class Machine:
@@ -149,3 +170,25 @@ def test_what_is_published_for_gpus_is_installed_and_imported(machine: Machine, 
         (wheel,) = (machine.root / WHEELS.lstrip("/")).rglob("*.whl")
         # AWS's images have several toolkits: that of the framework's CUDA builds, not the newest.
         assert "_cuda-12.4_nccl-2.21.5_" in wheel.parent.name
+
+
+@pytest.mark.long
+@pytest.mark.stand_in(
+    "flash-attn: torch-scatter, which is compiled in the same way and sooner",
+    "NVIDIA's driver: a library without a GPU",
+    "NVIDIA's toolkit: its published wheels, in the toolkit's layout",
+)
+def test_a_package_of_cuda_sources_is_compiled_by_the_toolkit_of_the_frameworks_cuda(machine: Machine) -> None:
+    """/usr/local/cuda leads to a newer toolkit, and one of CUDA 12 is there, too."""
+    machine.install("pytorch")
+    (libraries,) = machine.root.glob("opt/deeplearning/env/pytorch/lib/python3.*/site-packages/nvidia/cu13")
+    kit.put_published_toolkit(machine.root / "usr/local", libraries)
+    shutil.copytree(ROOT / "files/node", machine.root / "program")
+    machine.run("env", "PYTHONPATH=/program", "python3", "-c", BUILD_PACKAGES)
+    log = (machine.root / "run-folder/logs/packages.log").read_text()
+    assert "Successfully installed torch-scatter-2.1.2" in log
+    python = "/opt/deeplearning/env/pytorch/bin/python"
+    assert machine.run("env", "PYTHONPATH=/build/packages", python, "-c", USE_PACKAGES) == "[3.0, 1.0] 13000\n"
+    (library,) = (machine.root / "build/packages/torch_scatter").glob("_scatter_cuda*.so")
+    # Code for the GPUs that were asked for.
+    assert b".nv_fatbin" in library.read_bytes()

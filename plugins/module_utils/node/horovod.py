@@ -24,7 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, open_mpi
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
+    atomic_file,
+    cuda_toolkits,
+    open_mpi,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.cuda_toolkits import Toolkit
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import (
@@ -59,10 +64,6 @@ WHEEL = re.compile(r"horovod-[A-Za-z0-9.+_-]+/horovod-[A-Za-z0-9.+_-]+\.whl")
 """The path of a wheel below the folder of wheels. Its own folder is named by all that it fits."""
 OWNER = 0
 """Only wheels of this user are installed that another play has built."""
-
-TOOLKITS = Path("/usr/local")
-"""The folder of CUDA's toolkits: cuda-12.8, cuda-13.0 and so on, and cuda, which is one of them or a link to one."""
-
 
 SWITCHES = {"tensorflow": "TENSORFLOW", "torch": "PYTORCH", "mxnet": "MXNET"}
 """Horovod's names of the packages that it can be built for."""
@@ -153,39 +154,18 @@ def mpi_version() -> str:
     return version[1]
 
 
-class Toolkit(NamedTuple):
-    """A toolkit of CUDA, which has the compiler nvcc."""
-
-    folder: Path
-    version: str
-
-
 def find_toolkit(versions: Mapping[str, str]) -> Toolkit:
-    """Return the toolkit that builds Horovod: of the framework's CUDA, or of the next minor version.
-
-    Another major version is refused, as its runtime would be in one process with the framework's.
-    """
-    needed = _version_of("nvidia-cuda-runtime", versions)
-    major, minor = _numbers(needed)[:2]
-    toolkits = [_toolkit(nvcc.parents[1]) for nvcc in sorted(TOOLKITS.glob("cuda*/bin/nvcc"))]
-    fitting = [toolkit for toolkit in toolkits if _numbers(toolkit.version)[:1] == (major,)]
-    if not fitting:
-        present = ", ".join(sorted({toolkit.version for toolkit in toolkits})) or "none"
-        raise UserError(
-            f"Horovod needs a toolkit of CUDA {major}, as the framework's packages are for {major}.{minor}, and "
-            f"{TOOLKITS} has these: {present}. Install one, such as NVIDIA's package cuda-toolkit-{major}-9, or use an "
-            "image that has one."
-        )
-    return min(fitting, key=lambda toolkit: abs(_numbers(toolkit.version)[1] - minor))
-
-
-def _toolkit(folder: Path) -> Toolkit:
-    release = re.search(r"release (\d+\.\d+)", _output([str(folder / "bin/nvcc"), "--version"]))
-    return Toolkit(folder, release[1] if release else "unknown")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
+    """Return the toolkit that builds Horovod: of the framework's CUDA, or of the next minor version."""
+    needed = _version_of(cuda_toolkits.RUNTIME, versions)
+    if toolkit := cuda_toolkits.fitting(needed):
+        return toolkit
+    major, minor = cuda_toolkits.numbers(needed)[:2]
+    present = ", ".join(sorted({toolkit.version for toolkit in cuda_toolkits.toolkits()})) or "none"
+    raise UserError(
+        f"Horovod needs a toolkit of CUDA {major}, as the framework's packages are for {major}.{minor}, and "
+        f"{cuda_toolkits.FOLDER} has these: {present}. Install one, such as NVIDIA's package cuda-toolkit-{major}-9, "
+        "or use an image that has one."
+    )
 
 
 def nccl_version(versions: Mapping[str, str]) -> str:

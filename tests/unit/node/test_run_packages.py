@@ -120,6 +120,26 @@ def _caches(folder: str) -> list[str]:
     return [name for name in os.listdir(folder) if name == "__pycache__"]
 
 
+def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages.cuda_toolkits, "FOLDER", tmp_path)
+    for version in ("12.9", "13.0", "14.1"):
+        nvcc = tmp_path / f"cuda-{version}/bin/nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.88'\n")
+        nvcc.chmod(0o755)
+    (tmp_path / "cuda").symlink_to("cuda-14.1")
+    found = packages.toolkit_variables({"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}, {"PATH": "/bin"})
+    assert found == {"CUDA_HOME": f"{tmp_path}/cuda-13.0", "PATH": f"{tmp_path}/cuda-13.0/bin:/bin"}
+    for versions, environment in (
+        ({"nvidia-cuda-runtime": "13.0.96"}, {"CUDA_HOME": "/mine"}),
+        ({"nvidia-cuda-runtime-cu11": "11.8.89"}, {}),
+        ({"torch": "2.13.0+cpu"}, {}),
+    ):
+        assert packages.toolkit_variables(versions, environment) == {}
+
+
 def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, archive, folder = run("vision")
     packages.install(made, archive, folder)

@@ -26,7 +26,7 @@ from typing import Any
 from deeplearning import programs, safe_files, safe_paths
 from deeplearning.boot.system import APT_GET
 from deeplearning.config import read_config
-from deeplearning.contract import paths
+from deeplearning.contract import cuda_toolkits, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.contract.run_request import MOST_REQUIREMENTS
@@ -226,6 +226,7 @@ class Builder:
         # git asks for no password, and so does not print the address with the login that it would ask for.
         quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "/bin/true"}
         self.environment = {**inherited, **own, **quiet, "TMPDIR": temporary}
+        self.environment |= toolkit_variables(packages.marker["versions"], self.environment)
         lines = packages.requirements.splitlines()
         self.sources = [line for line in lines if _SOURCE.match(line)]
         self.logins = {host: login for login, host in _LOGIN.findall(packages.requirements)}
@@ -360,6 +361,19 @@ class Builder:
         path = f"{self.temporary}/{name}"
         Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return path
+
+
+def toolkit_variables(versions: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return how extensions for GPUs find the toolkit of the framework's CUDA.
+
+    Empty if the environment's packages are without CUDA, the machine has no toolkit that fits, or the run names one.
+    """
+    cuda = next((version for name, version in versions.items() if name.startswith(cuda_toolkits.RUNTIME)), "")
+    toolkit = cuda_toolkits.fitting(cuda) if cuda and "CUDA_HOME" not in environment else None
+    if not toolkit:
+        return {}
+    search = f"{toolkit.folder}/bin:{environment.get('PATH', os.defpath)}"
+    return {"CUDA_HOME": str(toolkit.folder), "PATH": search}
 
 
 def pin_of(chosen: dict[str, Any], logins: Mapping[str, str]) -> str:

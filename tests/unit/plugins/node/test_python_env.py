@@ -777,7 +777,7 @@ def machine(tensorpack: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyP
     nvcc(tmp_path, "12.8")
     program(tensorpack.python, "echo 3.11")
     monkeypatch.setattr(horovod.open_mpi, "FOLDERS", (str(tmp_path / "mpi"),))
-    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
+    monkeypatch.setattr(horovod.cuda_toolkits, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -829,7 +829,7 @@ def test_on_gpus_the_key_has_cuda_and_nccl(tensorpack: Environment, machine: Pat
 def test_the_toolkit_is_that_of_the_frameworks_cuda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkits: list[str], link: str, needed: str, version: str
 ) -> None:
-    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
+    monkeypatch.setattr(horovod.cuda_toolkits, "FOLDER", tmp_path)
     for toolkit in toolkits:
         nvcc(tmp_path, toolkit)
     if link:
@@ -842,7 +842,7 @@ def test_the_toolkit_is_that_of_the_frameworks_cuda(
 def test_without_a_toolkit_of_that_cuda_one_sentence_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkits: list[str], present: str
 ) -> None:
-    monkeypatch.setattr(horovod, "TOOLKITS", tmp_path)
+    monkeypatch.setattr(horovod.cuda_toolkits, "FOLDER", tmp_path)
     for toolkit in toolkits:
         nvcc(tmp_path, toolkit)
     with pytest.raises(UserError) as refused:

@@ -1,0 +1,1 @@
+../../../../plugins/module_utils/contract/cuda_toolkits.py
