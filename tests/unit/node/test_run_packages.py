@@ -130,8 +130,8 @@ def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
         nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.88'\n")
         nvcc.chmod(0o755)
     (tmp_path / "cuda").symlink_to("cuda-14.1")
-    found = packages.toolkit_variables({"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}, {"PATH": "/bin"})
-    assert found == {"CUDA_HOME": f"{tmp_path}/cuda-13.0", "PATH": f"{tmp_path}/cuda-13.0/bin:/bin"}
+    variables = packages.toolkit_variables({"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}, {"PATH": "/bin"})
+    assert variables == {"CUDA_HOME": f"{tmp_path}/cuda-13.0", "PATH": f"{tmp_path}/cuda-13.0/bin:/bin"}
     for versions, environment in (
         ({"nvidia-cuda-runtime": "13.0.96"}, {"CUDA_HOME": "/mine"}),
         ({"nvidia-cuda-runtime-cu11": "11.8.89"}, {}),
