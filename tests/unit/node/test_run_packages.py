@@ -22,7 +22,7 @@ from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import packages, units
-from deeplearning.runs.folder import Folder
+from deeplearning.runs.folder import Folder, runs_root
 from deeplearning.runs.packages import PackageArchive
 
 from tests.unit.node.runs_kit import CONFIG, record
@@ -140,6 +140,45 @@ def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
         assert packages.toolkit_variables(versions, environment) == {}
 
 
+def test_packages_that_no_run_needs_are_removed_but_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders, archives = tmp_path / "packages", tmp_path / "archives"
+    monkeypatch.setattr(paths, "PACKAGES", str(folders))
+    digests = [f"{number:032x}" for number in range(9)]
+    for digest in digests:
+        (folders / digest / "module").mkdir(parents=True)
+        (folders / f".lock-{digest}").touch()
+        archives.mkdir(exist_ok=True)
+        (archives / f"{digest}.tar").touch()
+        (archives / f"{digest}.lock").touch()
+        for path in (folders / digest, archives / f"{digest}.tar"):
+            os.utime(path, (0, int(digest, 16)))
+    packages.remove_old(str(archives), {digests[0], digests[3]})
+    stay = [digests[0], digests[3]]
+    assert sorted(path.name for path in folders.glob("[0-9a-f]*")) == [*stay, *digests[-2:]]
+    assert sorted(path.stem for path in archives.glob("*.tar")) == sorted({*stay, *digests[-5:]})
+    assert not list(folders.glob(".*.old")) and len(list(archives.glob("*.lock"))) == 9
+    before = sorted(tmp_path.rglob("*"))
+    packages.remove_old(str(archives), {digests[0], digests[3]})
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_packages_of_runs_without_a_result_are_needed(run: Run, tmp_path: Path) -> None:
+    made, _archive, folder = run("vision")
+    config = replace(CONFIG, efs_mount=str(tmp_path / "efs"))
+    root = Path(runs_root(config))
+    for name, request in (
+        ("waiting", folder.run()),
+        ("plain", folder.run() | {"requirements": ""}),
+        ("ended", folder.run() | {"framework": "mxnet"}),
+        ("damaged", {"requirements": "0", "framework": 7}),
+    ):
+        (root / name).mkdir(parents=True)
+        (root / name / packages.FILE).write_text(Path(folder.file(packages.FILE)).read_text())
+        Folder(str(root / name)).write("run.json", request)
+    (root / "ended/result.json").write_text("{}")
+    assert list(packages.needed_digests(config)) == [made.digest]
+
+
 def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, archive, folder = run("vision")
     packages.install(made, archive, folder)
@@ -207,6 +246,26 @@ def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_
     assert packages.make_if_missing(folder.run(), folder) == ("it installs its packages", "")
     with pytest.raises(TypeError):
         packages.build_for_all(made, archive, folder)
+
+
+def test_old_packages_are_removed_when_others_are_installed_and_a_failure_of_that_is_no_problem(
+    run: Run, unit: Callable[[Folder], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _archive, folder = run("vision")
+    old = [Path(paths.PACKAGES, f"{number:032x}") for number in range(4)]
+    for place in old:
+        place.mkdir()
+    (tmp_path / ".packages").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", denied)
+        assert unit(folder) == 0 and os.path.isdir(made.folder)
+    assert all(place.is_dir() for place in old) and packages.problem_of(folder.run(), folder) == ""
+    assert unit(folder) == 0
+    assert sum(place.is_dir() for place in old) == packages.SPARE_FOLDERS and os.path.isdir(made.folder)
+
+
+def denied(_path: Path, _target: Path) -> None:
+    raise PermissionError("not allowed")
 
 
 def test_a_process_of_a_run_that_was_stopped_is_waited_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,17 +143,25 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
     Runs that cannot be read do not count: a machine that joins must not fail because of them.
     """
     runs: dict[str, dict[str, bool]] = {}
-    for folder in _folders(config):
+    for folder in runs_without_result(config):
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
             name = run["framework"]
-            # The names are listed: see _folders.
-            is_current = run["cluster_id"] == config.cluster_id and RESULT not in _names(folder.path)
+            is_current = run["cluster_id"] == config.cluster_id
             if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
                 runs.setdefault(name, {})[folder.id] = bool(run.get("processor"))
     return [
         {"framework": name, "runs": sorted(runs[name]), "processor": all(runs[name].values())} for name in sorted(runs)
     ]
+
+
+def runs_without_result(config: Config) -> Iterator[Folder]:
+    """Yield the folders of runs that have not ended. They may be unreadable."""
+    for folder in _folders(config):
+        with contextlib.suppress(OSError):
+            # The names are listed: see _folders.
+            if RESULT not in _names(folder.path):
+                yield folder
 
 
 def all_runs(config: Config) -> list[Folder]:

@@ -18,21 +18,21 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deeplearning import programs, safe_files, safe_paths
 from deeplearning.boot.system import APT_GET
-from deeplearning.config import read_config
+from deeplearning.config import Config, read_config
 from deeplearning.contract import cuda_toolkits, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.contract.run_request import MOST_REQUIREMENTS
 from deeplearning.identity import as_root, become
 from deeplearning.runs import units
-from deeplearning.runs.folder import Folder, runs_root
+from deeplearning.runs.folder import MALFORMED, Folder, runs_root, runs_without_result
 from deeplearning.runs.gpu_proofs import start_of
 
 FILE = "requirements.txt"
@@ -50,6 +50,8 @@ BUILD_TOOLS = ("setuptools", "wheel", "packaging", "ninja", "psutil")
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
 SECONDS = 3600.0
 """After this pip, or a compiler that it has started, is not waited for any more."""
+SPARE_FOLDERS, SPARE_ARCHIVES = 2, 5
+"""How many stay, the newest, on a node's disk and on the shared file system, beside those of runs without a result."""
 LEAST_SECRET = 6
 """Characters of a value of the run's environment that is hidden in what pip prints."""
 _SOURCE = re.compile(r"(-i|--index-url|--extra-index-url|--trusted-host|-f|--find-links|--no-index)\b")
@@ -141,6 +143,8 @@ def main(argv: list[str]) -> int:
     archive = PackageArchive(f"{runs_root(config)}/.packages", packages.digest)
     try:
         install(packages, archive, folder)
+        with contextlib.suppress(OSError):
+            remove_old(archive.root, {packages.digest, *needed_digests(config)})
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         # The next survey reads it. A unit that has failed would be the problem of the next start, too.
@@ -196,7 +200,35 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
             unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
             if unpacked.returncode:
                 raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+            os.utime(new)
             os.rename(new, packages.folder)
+
+
+def needed_digests(config: Config) -> Iterator[str]:
+    """Yield the packages of runs without a result. Those of a run that cannot be read are built again."""
+    for folder in runs_without_result(config):
+        with contextlib.suppress(UserError, OSError, *MALFORMED):
+            run = folder.run()
+            if run.get("requirements"):
+                yield of_run(folder, run["framework"], run["python"]).digest
+
+
+def remove_old(archives: str, needed: Collection[str]) -> None:
+    """Remove packages that no run needs, but the newest: each change of requirements leaves some."""
+    for folder in old_paths(paths.PACKAGES, "", needed, SPARE_FOLDERS):
+        # A survey never sees a part of it. What a process that was killed has left is removed by `install`.
+        renamed = folder.with_name(f".{folder.name}.old")
+        folder.rename(renamed)
+        shutil.rmtree(renamed, ignore_errors=True)
+    for archive in old_paths(archives, ".tar", needed, SPARE_ARCHIVES):
+        archive.unlink(missing_ok=True)
+
+
+def old_paths(root: str, suffix: str, needed: Collection[str], spare: int) -> list[Path]:
+    digest = re.compile(rf"[0-9a-f]{{32}}(?={re.escape(suffix)}$)")
+    names = {path: digest.match(path.name) for path in Path(root).iterdir()}
+    others = [path for path, name in names.items() if name and name[0] not in needed]
+    return sorted(others, key=lambda path: path.lstat().st_mtime)[:-spare]
 
 
 def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
