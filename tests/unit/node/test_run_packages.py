@@ -120,6 +120,7 @@ def _caches(folder: str) -> list[str]:
     return [name for name in os.listdir(folder) if name == "__pycache__"]
 
 
+@pytest.mark.stand_in("NVIDIA's toolkits: scripts that print their versions")
 def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
