@@ -53,7 +53,7 @@ def test_what_does_not_exist_or_is_not_run_is_refused(name: str, problem: str, m
 @pytest.mark.parametrize(
     ("tests", "cells"),
     [
-        ("`tests/gpu/test_environments.py::", "| long gpu-environments: *| NVIDIA's driver: "),
+        ("`tests/gpu/test_environments.py::test_what_is_published", "| long gpu-environments: *| NVIDIA's driver: "),
         ("`tests/account/test_logs.py` |", "account: *| ssh: "),
         ("test_bad_luck.py::test_a_used_up_quota_is_explained` |", "account: *; long account: *| – |"),
         ("`molecule/default` |", "| molecule: *| – |"),
