@@ -22,7 +22,10 @@ MODULE_UTILS = ROOT / "plugins/module_utils"
 RECORDS = runpy.run_path(str(MODULE_UTILS / "contract/frameworks.py"))["RECORDS"]
 FEATURES = tuple(RECORDS)
 SHARED = (
-    *(f"contract/{name}.py" for name in ("atomic_file", "boot", "errors", "framework_probe", "frameworks")),
+    *(
+        f"contract/{name}.py"
+        for name in ("atomic_file", "boot", "cuda_toolkits", "errors", "framework_probe", "frameworks")
+    ),
     *("contract/open_mpi.py", "contract/paths.py"),
     *("node/python_env.py", "node/horovod.py"),
 )
