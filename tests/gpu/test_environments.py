@@ -77,15 +77,15 @@ from deeplearning.runs.folder import Folder
 for folder in ("/run-folder", "/build"):
     os.mkdir(folder)
 folder = Folder("/run-folder")
-folder.write("environment.json", {"environment": {"FORCE_CUDA": "1", "TORCH_CUDA_ARCH_LIST": "9.0"}})
+folder.write("environment.json", {"environment": {"TORCH_CUDA_ARCH_LIST": "9.0"}})
 python = "/opt/deeplearning/env/pytorch/bin/python"
 marker = json.load(open(python.replace("bin/python", packages.paths.MARKER)))
-chosen = packages.Packages("torch-scatter==2.1.2", "pytorch", python, marker)
+chosen = packages.Packages("torchsort==0.1.10", "pytorch", python, marker)
 packages.Builder(chosen, "/build", folder).build("/made.tar")
 """
 USE_PACKAGES = """
-import torch, torch_scatter
-print(torch_scatter.scatter(torch.ones(4), torch.tensor([0, 1, 0, 0])).tolist(), torch.ops.torch_scatter.cuda_version())
+import torch, torchsort, torchsort.isotonic_cuda
+print(torchsort.soft_rank(torch.tensor([[8.0, 0, 5, 3, 2]]), regularization_strength=0.1).tolist())
 """
 
 
@@ -174,7 +174,7 @@ def test_what_is_published_for_gpus_is_installed_and_imported(machine: Machine, 
 
 @pytest.mark.long
 @pytest.mark.stand_in(
-    "flash-attn: torch-scatter, which is compiled in the same way and sooner",
+    "flash-attn: torchsort, which is compiled in the same way and sooner",
     "NVIDIA's driver: a library without a GPU",
     "NVIDIA's toolkit: its published wheels, in the toolkit's layout",
 )
@@ -186,9 +186,11 @@ def test_a_package_of_cuda_sources_is_compiled_by_the_toolkit_of_the_frameworks_
     shutil.copytree(ROOT / "files/node", machine.root / "program")
     machine.run("env", "PYTHONPATH=/program", "python3", "-c", BUILD_PACKAGES)
     log = (machine.root / "run-folder/logs/packages.log").read_text()
-    assert "Successfully installed torch-scatter-2.1.2" in log
+    assert "Successfully installed torchsort-0.1.10" in log
     python = "/opt/deeplearning/env/pytorch/bin/python"
-    assert machine.run("env", "PYTHONPATH=/build/packages", python, "-c", USE_PACKAGES) == "[3.0, 1.0] 13000\n"
-    (library,) = (machine.root / "build/packages/torch_scatter").glob("_scatter_cuda*.so")
+    assert (
+        machine.run("env", "PYTHONPATH=/build/packages", python, "-c", USE_PACKAGES) == "[[5.0, 1.0, 4.0, 3.0, 2.0]]\n"
+    )
+    (library,) = (machine.root / "build/packages/torchsort").glob("isotonic_cuda*.so")
     # Code for the GPUs that were asked for.
     assert b".nv_fatbin" in library.read_bytes()

@@ -7,6 +7,7 @@ import fcntl
 import http.server
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -329,6 +330,26 @@ def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_envi
     made, archive, folder = run(f"extension @ {extension}\ntool")
     packages.install(made, archive, folder)
     assert seen(python, made.folder, "tool") == ["4.0"], "a run may need a tool, too"
+
+
+@pytest.mark.parametrize("version", ["2.0", "3.0"])
+def test_a_package_that_requires_the_framework_to_be_built_is_built_for_the_environments(
+    run: Run, python: str, extension: str, wheels: Path, tmp_path: Path, version: str
+) -> None:
+    """As mamba-ssm does. `version`: the oldest of the index. There is always a newer one, which pip would choose."""
+    (tmp_path / "extension/pyproject.toml").write_text(
+        f'[build-system]\nrequires = ["{FRAMEWORK}", "tool"]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    made, archive, folder = run(f"extension @ {extension}")
+    index = tmp_path / "index"
+    shutil.copytree(wheels, index)
+    if version != "2.0":
+        (index / f"{FRAMEWORK}-2.0-py3-none-any.whl").unlink()
+    made = replace(made, requirements=made.requirements.replace(str(wheels), str(index)))
+    packages.install(made, archive, folder)
+    assert " ".join(seen(python, made.folder, "extension")) == "built with 2.0 and 4.0"
+    log = Path(folder.file(packages.LOG)).read_text()
+    assert ("build dependencies did not run" in log) == (version != "2.0")
 
 
 def test_a_package_that_fails_within_the_environment_as_well_says_so(

@@ -292,20 +292,33 @@ class Builder:
         ours = {RECORDS[self.packages.framework].package}
         versions = self.packages.marker["versions"]
         stay = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
-        constraints = self.write("constraints.txt", stay)
+        self.constrain(self.write("constraints.txt", stay))
         report = f"{self.temporary}/report.json"
         requirements = self.write(FILE, [self.packages.requirements])
-        self.pip_install("--dry-run", "--report", report, "-r", requirements, "-c", constraints)
+        self.pip_install("--dry-run", "--report", report, "-r", requirements)
         with open(report, encoding="utf-8") as file:
             chosen = [each["download_info"] | {"name": each["metadata"]["name"]} for each in json.load(file)["install"]]
         return [pin_of(each, self.logins) for each in chosen], not all(each["url"].endswith(".whl") for each in chosen)
+
+    def constrain(self, constraints: str) -> None:
+        """Let packages that are built apart be built for the environment's framework, not for the newest one.
+
+        pip passes this on by its variable alone, which replaces what its configuration has.
+        """
+        configuration = programs.run(self.packages.python, *PIP, "config", "list", env=self.environment).stdout
+        own = re.findall(r"\.constraint='(.+)'$", configuration, re.MULTILINE)
+        self.environment["PIP_CONSTRAINT"] = " ".join([constraints, *own])
 
     def pip_install(self, *arguments: str) -> None:
         """Install packages, each built apart from the environment; if one misses what that has, all within it."""
         try:
             self.pip("install", *self.isolation, *arguments)
         except UserError:
+            framework = RECORDS[self.packages.framework].package
             missed = sorted(set(_MISSING.findall(self.printed)))
+            # No index has the environment's version of it, such as one without CUDA.
+            if re.search(rf"build dependencies did not run.*[) ]{framework}\b", self.printed, re.DOTALL):
+                missed = [framework]
             if self.isolation or not self.has_one_of(missed):
                 raise
             self.build_within_the_environment()
