@@ -336,7 +336,7 @@ def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_envi
 def test_a_package_that_requires_the_framework_to_be_built_is_built_for_the_environments(
     run: Run, python: str, extension: str, wheels: Path, tmp_path: Path, version: str
 ) -> None:
-    """As mamba-ssm does. `version`: the oldest of the index. There is always a newer one, which pip would choose."""
+    """As torchsort does. `version`: the oldest of the index. There is always a newer one, which pip would choose."""
     (tmp_path / "extension/pyproject.toml").write_text(
         f'[build-system]\nrequires = ["{FRAMEWORK}", "tool"]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     )
