@@ -11,6 +11,7 @@ import pytest
 
 from tests.account.census import CLUSTER, WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, Ran
+from tests.account.observed import Seen
 
 
 def failed(account: Any) -> str:
@@ -44,6 +45,17 @@ def test_a_used_up_quota_is_explained(account: Any, action: str, code: str, mess
     output = failed(account)
     assert f"{action} failed: {message} ({code})" in output
     assert "request a higher limit in Service Quotas, and run the same command again." in output
+
+
+@pytest.mark.long
+def test_without_room_anywhere_it_reports_what_exists_and_what_that_costs(account: Any) -> None:
+    account.wants("red", cluster_availability_zones=["us-east-1a"], provision_settle_seconds=1)
+    account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
+    ran = account.play(CLOUD_HALF)
+    assert ran.code == 2
+    assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
+    assert "We currently do not have sufficient t3.medium capacity" in ran.output
+    assert not Seen(account, region="us-east-1").instances()
 
 
 @pytest.mark.long

@@ -363,14 +363,3 @@ def test_it_follows_its_settings_and_goes_without_a_trace(red: Made) -> None:
 
     play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
     assert not seen.listed("describe_vpcs", "Vpcs") and not seen.listed("describe_addresses", "Addresses")
-
-
-@pytest.mark.long
-def test_without_room_anywhere_it_reports_what_exists_and_what_that_costs(account: Any) -> None:
-    account.wants("red", cluster_availability_zones=["us-east-1a"], provision_settle_seconds=1)
-    account.cloud.faults.add("capacity", {"type": "t3.medium"}, value=1)
-    ran = account.play(CLOUD_HALF)
-    assert ran.code == 2
-    assert "-e destroy=red" in ran.output and "NAT gateway" in ran.output
-    assert "We currently do not have sufficient t3.medium capacity" in ran.output
-    assert not Seen(account, region="us-east-1").instances()
