@@ -49,6 +49,13 @@ def test_one_process_a_gpu_rank_by_rank_unbound_and_by_the_members_network(
         assert f" --mca {setting} " in line
 
 
+def test_members_outside_the_known_networks_leave_the_choice_to_open_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path: "/usr/bin/mpirun")
+    plan = plans.make(record("pytorch", "ddp"), [Node("deeplearning-worker1", "192.168.0.1", 1)])
+    words = mpirun.command(plan, "r1", 0, CONFIG, "/efs/a")
+    assert "pml" in words and not {"btl_tcp_if_include", "oob_tcp_if_include"} & {*words}
+
+
 def test_runs_set_what_is_known_of_open_mpi_4_and_5(monkeypatch: pytest.MonkeyPatch) -> None:
     """tests/integration/test_launcher.py compares the table with the Open MPI of its machines."""
     monkeypatch.setattr(shutil, "which", lambda name, path: "/usr/bin/mpirun")

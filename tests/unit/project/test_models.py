@@ -76,9 +76,9 @@ def test_an_accepted_problem_that_is_gone_is_to_be_removed(folder: Path) -> None
 
 
 def test_what_nodes_send_is_known_to_the_oldest_botocore(folder: Path) -> None:
-    read = form("s3:GetObject", origin=NODE, members=["Bucket", "ChecksumMode"])
-    assert deviations(folder, read, form("s3:GetObject", members=["ChecksumMode"])) == [
-        "s3:GetObject, request: ChecksumMode: botocore 1.23.34 of nodes does not know it"
+    read = form("s3:GetObject", origin=NODE, members=["Bucket", "IfMatch", "ChecksumMode"])
+    assert deviations(folder, read, form("s3:GetObject", members=["IfMatch"])) == [
+        "s3:GetObject, request: IfMatch: botocore 1.23.34 of nodes does not know it"
     ]
     assert deviations(folder, form("ec2:DescribeVpcs", origin=NODE)) == [
         "ec2:DescribeVpcs: nodes call it, and oldest.json does not have it. Renew it with tools/node_calls.py"

@@ -73,7 +73,8 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
         "oob_tcp_if_include": networks,
         "btl_tcp_if_include": networks,
     }
-    mca = [word for name, value in settings.items() for word in ("--mca", name, value)]
+    # Open MPI 5 crashes if a network's name is empty.
+    mca = [word for name, value in settings.items() if value for word in ("--mca", name, value)]
     return [
         *as_root("systemd-run", f"--unit={attempt_unit(run_id, attempt)}", *options, "--"),
         *_program_words(program),
