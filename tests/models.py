@@ -108,7 +108,7 @@ def unlisted(seen: Seen) -> list[str]:
 
 
 OF_BOTOCORE = {"ChecksumAlgorithm", "ChecksumMode"}
-"""What botocore 1.36 and later add to requests by themselves: Debian 13 has such a one."""
+"""What botocore 1.36 and later add to requests to S3 by themselves: Debian 13 has such a one."""
 
 
 def too_new(of_nodes: Mapping[str, Iterable[str]], oldest: Mapping[str, Any]) -> Iterator[str]:
@@ -119,7 +119,8 @@ def too_new(of_nodes: Mapping[str, Iterable[str]], oldest: Mapping[str, Any]) ->
         if known is None:
             yield f"{call}: nodes call it, and {_name(OLDEST)} does not have it. Renew it with tools/node_calls.py"
             continue
-        for member in sorted(set(members) - set(known["input"]) - OF_BOTOCORE):
+        of_botocore = OF_BOTOCORE if service == "s3" else set()
+        for member in sorted(set(members) - set(known["input"]) - of_botocore):
             yield f"{call}, request: {member}: botocore {oldest['botocore']} of nodes does not know it"
 
 

@@ -29,7 +29,7 @@ def toolkits() -> list[Toolkit]:
 
 
 def fitting(cuda: str) -> Toolkit | None:
-    """Return the toolkit of this version of CUDA, or of the next minor version.
+    """Return the toolkit of this version of CUDA, or of the nearest minor version.
 
     Another major version does not fit, as its runtime would be in one process with the framework's.
     """

@@ -155,7 +155,7 @@ def mpi_version() -> str:
 
 
 def find_toolkit(versions: Mapping[str, str]) -> Toolkit:
-    """Return the toolkit that builds Horovod: of the framework's CUDA, or of the next minor version."""
+    """Return the toolkit that builds Horovod: of the framework's CUDA, or of the nearest minor version."""
     needed = _version_of(cuda_toolkits.RUNTIME, versions)
     if toolkit := cuda_toolkits.fitting(needed):
         return toolkit

@@ -7,11 +7,13 @@ import fcntl
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -134,51 +136,68 @@ def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
     (tmp_path / "cuda").symlink_to("cuda-14.1")
     variables = packages.toolkit_variables({"torch": "2.13.0", "nvidia-cuda-runtime": "13.0.96"}, {"PATH": "/bin"})
     assert variables == {"CUDA_HOME": f"{tmp_path}/cuda-13.0", "PATH": f"{tmp_path}/cuda-13.0/bin:/bin"}
+    variables = packages.toolkit_variables({"nvidia-cuda-runtime": "13.0.96"}, {"CUDA_HOME": "/mine", "PATH": "/bin"})
+    assert variables == {"CUDA_HOME": "/mine", "PATH": "/mine/bin:/bin"}
     for versions, environment in (
-        ({"nvidia-cuda-runtime": "13.0.96"}, {"CUDA_HOME": "/mine"}),
         ({"nvidia-cuda-runtime-cu11": "11.8.89"}, {}),
         ({"torch": "2.13.0+cpu"}, {}),
     ):
         assert packages.toolkit_variables(versions, environment) == {}
 
 
-def test_packages_that_no_run_needs_are_removed_but_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_no_run_needs_are_removed_but_the_last_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders, archives = tmp_path / "packages", tmp_path / "archives"
     monkeypatch.setattr(paths, "PACKAGES", str(folders))
     digests = [f"{number:032x}" for number in range(9)]
-    for digest in digests:
+    archives.mkdir()
+    for number, digest in enumerate(digests):
         (folders / digest / "module").mkdir(parents=True)
         (folders / f".lock-{digest}").touch()
-        archives.mkdir(exist_ok=True)
-        (archives / f"{digest}.tar").touch()
-        (archives / f"{digest}.lock").touch()
+        for name in (f"{digest}.tar", f"{digest}.lock"):
+            (archives / name).touch()
         for path in (folders / digest, archives / f"{digest}.tar"):
-            os.utime(path, (0, int(digest, 16)))
-    packages.remove_old(str(archives), {digests[0], digests[3]})
-    stay = [digests[0], digests[3]]
-    assert sorted(path.name for path in folders.glob("[0-9a-f]*")) == [*stay, *digests[-2:]]
-    assert sorted(path.stem for path in archives.glob("*.tar")) == sorted({*stay, *digests[-5:]})
+            age = (8.5 - number) * packages.ARCHIVE_SECONDS / 4
+            os.utime(path, (0, time.time() - age))
+    (archives / f"{digests[1]}.tar.partial").touch()
+    (folders / f".{digests[1]}.old").mkdir()
+    needed = {digests[0], digests[3]}
+    packages.remove_old(str(archives), needed)
+    assert {path.name for path in folders.glob("[0-9a-f]*")} == needed | {*digests[-2:]}
+    assert {path.name for path in archives.glob("*.tar*")} == {
+        *(f"{digest}.tar" for digest in needed | {*digests[-4:]}),
+        f"{digests[1]}.tar.partial",
+    }
     assert not list(folders.glob(".*.old")) and len(list(archives.glob("*.lock"))) == 9
     before = sorted(tmp_path.rglob("*"))
-    packages.remove_old(str(archives), {digests[0], digests[3]})
+    packages.remove_old(str(archives), needed)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_packages_of_runs_without_a_result_are_needed(run: Run, tmp_path: Path) -> None:
+def test_packages_of_runs_without_a_result_are_needed(
+    run: Run, python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "ENVIRONMENTS", str(Path(python).parents[2]))
     made, _archive, folder = run("vision")
     config = replace(CONFIG, efs_mount=str(tmp_path / "efs"))
     root = Path(runs_root(config))
     for name, request in (
         ("waiting", folder.run()),
         ("plain", folder.run() | {"requirements": ""}),
+        ("elsewhere", folder.run() | {"python": "/usr/bin/python3"}),
         ("ended", folder.run() | {"framework": "mxnet"}),
-        ("damaged", {"requirements": "0", "framework": 7}),
     ):
         (root / name).mkdir(parents=True)
         (root / name / packages.FILE).write_text(Path(folder.file(packages.FILE)).read_text())
         Folder(str(root / name)).write("run.json", request)
     (root / "ended/result.json").write_text("{}")
     assert list(packages.needed_digests(config)) == [made.digest]
+    # Training code can write there.
+    (root / "waiting" / packages.FILE).unlink()
+    os.mkfifo(root / "waiting" / packages.FILE)
+    with pytest.raises(UserError, match="is a link, a pipe or a folder"):
+        list(packages.needed_digests(config))
 
 
 def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +205,10 @@ def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, mo
     packages.install(made, archive, folder)
     os.rename(made.folder, f"{made.folder}.first")
     monkeypatch.setattr(packages, "Builder", None)
+    os.utime(archive.path, (0, 0))
     packages.install(made, archive, folder)
     assert seen(python, made.folder, "vision") == ["1.0"]
+    assert min(os.stat(path).st_mtime for path in (made.folder, archive.path)) > time.time() - 600
 
 
 def test_nodes_that_begin_together_build_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +272,11 @@ def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_
 
 
 def test_old_packages_are_removed_when_others_are_installed_and_a_failure_of_that_is_no_problem(
-    run: Run, unit: Callable[[Folder], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    unit: Callable[[Folder], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     made, _archive, folder = run("vision")
     old = [Path(paths.PACKAGES, f"{number:032x}") for number in range(4)]
@@ -261,6 +286,7 @@ def test_old_packages_are_removed_when_others_are_installed_and_a_failure_of_tha
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", denied)
         assert unit(folder) == 0 and os.path.isdir(made.folder)
+    assert capsys.readouterr().err == "packages of earlier runs were not removed: not allowed\n"
     assert all(place.is_dir() for place in old) and packages.problem_of(folder.run(), folder) == ""
     assert unit(folder) == 0
     assert sum(place.is_dir() for place in old) == packages.SPARE_FOLDERS and os.path.isdir(made.folder)
@@ -349,7 +375,20 @@ def test_a_package_that_requires_the_framework_to_be_built_is_built_for_the_envi
     packages.install(made, archive, folder)
     assert " ".join(seen(python, made.folder, "extension")) == "built with 2.0 and 4.0"
     log = Path(folder.file(packages.LOG)).read_text()
-    assert ("build dependencies did not run" in log) == (version != "2.0")
+    assert bool(re.search("build dependencies.* did not run", log)) == (version != "2.0")
+
+
+def test_constraints_of_pips_configuration_stay(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _archive, folder = run("vision")
+    configuration = tmp_path / "pip.conf"
+    configuration.write_text("[global]\nconstraint =\n  /one.txt\n  /two.txt\n[wheel]\nconstraint = /other.txt\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
+    monkeypatch.delenv("PIP_CONSTRAINT", raising=False)
+    builder = packages.Builder(made, str(tmp_path), folder)
+    builder.constrain("/ours.txt")
+    names = builder.environment["PIP_CONSTRAINT"].split()
+    assert names[0] == "/ours.txt" and names[-2:] == ["/one.txt", "/two.txt"] and "/other.txt" not in names
+    assert builder.environment["PIP_BUILD_CONSTRAINT"] == "/ours.txt"
 
 
 def test_a_package_that_fails_within_the_environment_as_well_says_so(
@@ -382,6 +421,10 @@ def test_a_package_that_misses_another_module_is_refused(run: Run, extension: st
             "OSError: CUDA_HOME is not set",
         ),
         ("error: subprocess-exited-with-error\nERROR: Could not build wheels", "ERROR: Could not build wheels"),
+        (
+            "  error: backend-unavailable\n  × Cannot import it.\n  ╰─> ModuleNotFoundError: No module 'b'",
+            "ModuleNotFoundError: No module 'b'",
+        ),
     ],
 )
 def test_what_a_build_says_is_its_reason(printed: str, reason: str) -> None:

@@ -7,6 +7,7 @@ before the environment's own, which never changes.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import fcntl
 import hashlib
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +52,17 @@ BUILD_TOOLS = ("setuptools", "wheel", "packaging", "ninja", "psutil")
 PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
 SECONDS = 3600.0
 """After this pip, or a compiler that it has started, is not waited for any more."""
-SPARE_FOLDERS, SPARE_ARCHIVES = 2, 5
-"""How many stay, the newest, on a node's disk and on the shared file system, beside those of runs without a result."""
+SPARE_FOLDERS = 2
+"""How many stay on a node's disk, the last used, beside those of runs without a result."""
+ARCHIVE_SECONDS = 30 * 86400.0
+"""How long an archive stays that no node unpacks, unless a run without a result needs it."""
 LEAST_SECRET = 6
 """Characters of a value of the run's environment that is hidden in what pip prints."""
 _SOURCE = re.compile(r"(-i|--index-url|--extra-index-url|--trusted-host|-f|--find-links|--no-index)\b")
 """Options in requirements that say where packages come from."""
 _LOGIN = re.compile(r"://([^/\s@]+)@([^/\s#]+)")
 _MISSING = re.compile(r"No module named '(\w+)'")
+_BUILD_DEPENDENCIES = re.compile(r"build dependencies.* did not run")
 _SYSTEM_ID = re.compile(r'^ID="?(\w+)', re.MULTILINE)
 
 
@@ -101,7 +106,7 @@ def checksum(text: str) -> str | None:
 def of_run(folder: Folder, framework: str, python: str) -> Packages:
     """Return the packages of a run that has requirements."""
     marker = Path(python).parents[1] / paths.MARKER
-    requirements = Path(folder.file(FILE)).read_text(encoding="utf-8")
+    requirements = safe_files.read(folder.file(FILE), MOST_REQUIREMENTS).decode()
     return Packages(requirements, framework, python, json.loads(marker.read_text(encoding="utf-8")))
 
 
@@ -110,9 +115,12 @@ def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
     if not run.get("requirements"):
         return "", ""
     try:
-        if os.path.isdir(of_run(folder, run["framework"], run["python"]).folder):
+        packages = of_run(folder, run["framework"], run["python"])
+        if os.path.isdir(packages.folder):
+            with contextlib.suppress(OSError):
+                os.utime(packages.folder, follow_symlinks=False)
             return "", ""
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (UserError, OSError, ValueError, KeyError, TypeError) as error:
         return "", f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
     if problem := problem_of(run, folder):
         return "", f"its packages cannot be installed: {problem}"
@@ -143,8 +151,10 @@ def main(argv: list[str]) -> int:
     archive = PackageArchive(f"{runs_root(config)}/.packages", packages.digest)
     try:
         install(packages, archive, folder)
-        with contextlib.suppress(OSError):
+        try:
             remove_old(archive.root, {packages.digest, *needed_digests(config)})
+        except (UserError, OSError, LookupError, *MALFORMED) as error:
+            print(f"packages of earlier runs were not removed: {error}", file=sys.stderr)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         # The next survey reads it. A unit that has failed would be the problem of the next start, too.
@@ -200,35 +210,40 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
             unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
             if unpacked.returncode:
                 raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+            # tar has set the time of the build.
             os.utime(new)
             os.rename(new, packages.folder)
+        with contextlib.suppress(OSError):
+            os.utime(archive.path)
 
 
 def needed_digests(config: Config) -> Iterator[str]:
-    """Yield the packages of runs without a result. Those of a run that cannot be read are built again."""
+    """Yield the packages that runs without a result need on this node. Raise an error if one cannot be named."""
     for folder in runs_without_result(config):
-        with contextlib.suppress(UserError, OSError, *MALFORMED):
-            run = folder.run()
-            if run.get("requirements"):
-                yield of_run(folder, run["framework"], run["python"]).digest
+        run = folder.run()
+        python = f"{paths.ENVIRONMENTS}/{run['framework']}/bin/python"
+        # Training code can write the record.
+        if run.get("requirements") and run["framework"] in RECORDS and run["python"] == python:
+            yield of_run(folder, run["framework"], python).digest
 
 
 def remove_old(archives: str, needed: Collection[str]) -> None:
-    """Remove packages that no run needs, but the newest: each change of requirements leaves some."""
-    for folder in old_paths(paths.PACKAGES, "", needed, SPARE_FOLDERS):
-        # A survey never sees a part of it. What a process that was killed has left is removed by `install`.
-        renamed = folder.with_name(f".{folder.name}.old")
-        folder.rename(renamed)
-        shutil.rmtree(renamed, ignore_errors=True)
-    for archive in old_paths(archives, ".tar", needed, SPARE_ARCHIVES):
-        archive.unlink(missing_ok=True)
+    """Remove packages that no run needs, but the last used: each change of requirements leaves some."""
+    for archive in digest_paths(archives, r"\.tar(\.partial)?", needed):
+        if archive.lstat().st_mtime < time.time() - ARCHIVE_SECONDS:
+            archive.unlink(missing_ok=True)
+    for folder in digest_paths(paths.PACKAGES, "", needed)[:-SPARE_FOLDERS]:
+        # A survey never sees a part of it.
+        folder.rename(folder.with_name(f".{folder.name}.old"))
+    for left in Path(paths.PACKAGES).glob(".*.old"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
-def old_paths(root: str, suffix: str, needed: Collection[str], spare: int) -> list[Path]:
-    digest = re.compile(rf"[0-9a-f]{{32}}(?={re.escape(suffix)}$)")
-    names = {path: digest.match(path.name) for path in Path(root).iterdir()}
-    others = [path for path, name in names.items() if name and name[0] not in needed]
-    return sorted(others, key=lambda path: path.lstat().st_mtime)[:-spare]
+def digest_paths(root: str, ending: str, needed: Collection[str]) -> list[Path]:
+    """Return the paths that a digest names which is not needed, oldest first."""
+    digests = {path: re.fullmatch(f"([0-9a-f]{{32}}){ending}", path.name) for path in Path(root).iterdir()}
+    others = [path for path, digest in digests.items() if digest and digest[1] not in needed]
+    return sorted(others, key=lambda path: path.lstat().st_mtime)
 
 
 def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
@@ -289,9 +304,13 @@ class Builder:
 
     def resolve(self) -> tuple[list[str], bool]:
         """Return what has to be installed, and whether something of it is no wheel."""
-        ours = {RECORDS[self.packages.framework].package}
+        framework = RECORDS[self.packages.framework].package
         versions = self.packages.marker["versions"]
+        ours = {framework, f"{framework}-cpu"}
         stay = [f"{name}=={version}" for name, version in versions.items() if name in ours or OURS.match(name)]
+        if version := versions.get(f"{framework}-cpu"):
+            # Other packages know TensorFlow without CUDA by this name.
+            stay.append(f"{framework}=={version}")
         self.constrain(self.write("constraints.txt", stay))
         report = f"{self.temporary}/report.json"
         requirements = self.write(FILE, [self.packages.requirements])
@@ -303,11 +322,14 @@ class Builder:
     def constrain(self, constraints: str) -> None:
         """Let packages that are built apart be built for the environment's framework, not for the newest one.
 
-        pip passes this on by its variable alone, which replaces what its configuration has.
+        pip before 25.3 passes all constraints on to builds, if they are in its variable. That replaces those of its
+        configuration.
         """
         configuration = programs.run(self.packages.python, *PIP, "config", "list", env=self.environment).stdout
-        own = re.findall(r"\.constraint='(.+)'$", configuration, re.MULTILINE)
+        values = re.findall(r"^(?:global|install|:env:)\.constraint=(.+)$", configuration, re.MULTILINE)
+        own = [path for value in values for path in ast.literal_eval(value).split()]
         self.environment["PIP_CONSTRAINT"] = " ".join([constraints, *own])
+        self.environment["PIP_BUILD_CONSTRAINT"] = constraints
 
     def pip_install(self, *arguments: str) -> None:
         """Install packages, each built apart from the environment; if one misses what that has, all within it."""
@@ -317,7 +339,10 @@ class Builder:
             framework = RECORDS[self.packages.framework].package
             missed = sorted(set(_MISSING.findall(self.printed)))
             # No index has the environment's version of it, such as one without CUDA.
-            if re.search(rf"build dependencies did not run.*[) ]{framework}\b", self.printed, re.DOTALL):
+            if _BUILD_DEPENDENCIES.search(self.printed) and re.search(
+                rf"(satisfies the requirement|distribution found for|\(constraint\)) {framework}[=<>!~\[\s]",
+                self.printed,
+            ):
                 missed = [framework]
             if self.isolation or not self.has_one_of(missed):
                 raise
@@ -344,6 +369,8 @@ class Builder:
                 shutil.rmtree(metadata)
         search = f"{self.tools}/bin:{self.environment.get('PATH', os.defpath)}"
         self.environment |= {"PYTHONPATH": self.tools, "PATH": search}
+        # pip takes these for builds that are apart alone.
+        del self.environment["PIP_BUILD_CONSTRAINT"]
         self.isolation = ["--no-build-isolation"]
 
     def install_compiler(self) -> None:
@@ -411,14 +438,12 @@ class Builder:
 def toolkit_variables(versions: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return how extensions for GPUs find the toolkit of the framework's CUDA.
 
-    Empty if the environment's packages are without CUDA, the machine has no toolkit that fits, or the run names one.
+    Another one that the run's `env` names wins. Empty if the environment is without CUDA, or no toolkit fits.
     """
     cuda = next((version for name, version in versions.items() if name.startswith(cuda_toolkits.RUNTIME)), "")
-    toolkit = cuda_toolkits.fitting(cuda) if cuda and "CUDA_HOME" not in environment else None
-    if not toolkit:
-        return {}
-    search = f"{toolkit.folder}/bin:{environment.get('PATH', os.defpath)}"
-    return {"CUDA_HOME": str(toolkit.folder), "PATH": search}
+    toolkit = cuda_toolkits.fitting(cuda) if cuda else None
+    home = environment.get("CUDA_HOME") or (str(toolkit.folder) if toolkit else "")
+    return {"CUDA_HOME": home, "PATH": f"{home}/bin:{environment.get('PATH', os.defpath)}"} if home else {}
 
 
 def pin_of(chosen: dict[str, Any], logins: Mapping[str, str]) -> str:
@@ -439,7 +464,8 @@ def pin_of(chosen: dict[str, Any], logins: Mapping[str, str]) -> str:
 
 def reason_of(printed: str) -> str:
     """Return why pip, git or a compiler has failed, as one line."""
-    lines = [programs.printable(line.strip()) for line in printed.splitlines() if line.strip()]
+    stripped = (line.strip().removeprefix("╰─> ") for line in printed.splitlines())
+    lines = [programs.printable(line) for line in stripped if line]
     # Programs that build ask git for a version, also where there is no repository.
     lines = [line for line in lines if "not a git repository" not in line]
     both = [line for line in lines if re.match(r"The user requested|.* depends on ", line)]
