@@ -59,8 +59,8 @@ def kill(view: ClusterView, name: str) -> Loss:
 def running_attempt(view: ClusterView, run_id: str, last: int) -> int:
     """Return the number of the attempt that runs and comes after the last, counted from 1; 0 if there is none yet."""
     run = view.run_record(run_id, "state.json")
-    attempt = int(run["attempt"] or 0) + 1
-    return attempt if run["state"] == "running" and attempt > last else 0
+    attempt = int(run.get("attempt") or 0) + 1
+    return attempt if run.get("state") == "running" and attempt > last else 0
 
 
 def resumed(cluster: Cluster) -> list[Row]:
