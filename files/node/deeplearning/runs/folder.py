@@ -147,12 +147,17 @@ def unfinished_frameworks(config: Config) -> list[dict[str, Any]]:
         with contextlib.suppress(UserError, OSError, KeyError):
             run = folder.run()
             name = run["framework"]
-            is_current = run["cluster_id"] == config.cluster_id
-            if is_current and name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python":
+            if run["cluster_id"] == config.cluster_id and uses_our_environment(run):
                 runs.setdefault(name, {})[folder.id] = bool(run.get("processor"))
     return [
         {"framework": name, "runs": sorted(runs[name]), "processor": all(runs[name].values())} for name in sorted(runs)
     ]
+
+
+def uses_our_environment(run: Mapping[str, Any]) -> bool:
+    """Return whether a run's record, which training code can write, names an environment of this collection."""
+    name = run["framework"]
+    return name in FRAMEWORKS and run["python"] == f"{paths.ENVIRONMENTS}/{name}/bin/python"
 
 
 def runs_without_result(config: Config) -> Iterator[Folder]:

@@ -34,7 +34,7 @@ from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.contract.run_request import MOST_REQUIREMENTS
 from deeplearning.identity import as_root, become
 from deeplearning.runs import units
-from deeplearning.runs.folder import MALFORMED, Folder, runs_root, runs_without_result
+from deeplearning.runs.folder import MALFORMED, Folder, runs_root, runs_without_result, uses_our_environment
 from deeplearning.runs.gpu_proofs import start_of
 
 FILE = "requirements.txt"
@@ -117,6 +117,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
     try:
         packages = of_run(folder, run["framework"], run["python"])
         if os.path.isdir(packages.folder):
+            # The time of its last use decides what is removed first, and no run ends for that.
             with contextlib.suppress(OSError):
                 os.utime(packages.folder, follow_symlinks=False)
             return "", ""
@@ -151,14 +152,15 @@ def main(argv: list[str]) -> int:
     archive = PackageArchive(f"{runs_root(config)}/.packages", packages.digest)
     try:
         install(packages, archive, folder)
-        try:
-            remove_old(archive.root, {packages.digest, *needed_digests(config)})
-        except (UserError, OSError, LookupError, *MALFORMED) as error:
-            print(f"packages of earlier runs were not removed: {error}", file=sys.stderr)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         # The next survey reads it. A unit that has failed would be the problem of the next start, too.
         folder.write(PROBLEM, {"run": start_of(run), "problem": f"{error} ({socket.gethostname()})"})
+        return 0
+    try:
+        remove_old(archive.root, {packages.digest, *needed_digests(config)})
+    except (UserError, OSError, *MALFORMED) as error:
+        print(f"packages of earlier runs were not removed: {error}", file=sys.stderr)
     return 0
 
 
@@ -213,6 +215,7 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
             # tar has set the time of the build.
             os.utime(new)
             os.rename(new, packages.folder)
+        # An archive without it is removed sooner, and built again.
         with contextlib.suppress(OSError):
             os.utime(archive.path)
 
@@ -221,10 +224,8 @@ def needed_digests(config: Config) -> Iterator[str]:
     """Yield the packages that runs without a result need on this node. Raise an error if one cannot be named."""
     for folder in runs_without_result(config):
         run = folder.run()
-        python = f"{paths.ENVIRONMENTS}/{run['framework']}/bin/python"
-        # Training code can write the record.
-        if run.get("requirements") and run["framework"] in RECORDS and run["python"] == python:
-            yield of_run(folder, run["framework"], python).digest
+        if run.get("requirements") and uses_our_environment(run):
+            yield of_run(folder, run["framework"], run["python"]).digest
 
 
 def remove_old(archives: str, needed: Collection[str]) -> None:
@@ -236,6 +237,7 @@ def remove_old(archives: str, needed: Collection[str]) -> None:
         # A survey never sees a part of it.
         folder.rename(folder.with_name(f".{folder.name}.old"))
     for left in Path(paths.PACKAGES).glob(".*.old"):
+        # What cannot be removed keeps no other here, and is tried again the next time.
         shutil.rmtree(left, ignore_errors=True)
 
 
