@@ -107,8 +107,8 @@ def unlisted(seen: Seen) -> list[str]:
     ]
 
 
-OF_BOTOCORE = {"ChecksumAlgorithm", "ChecksumMode"}
-"""What botocore 1.36 and later add to requests to S3 by themselves: Debian 13 has such a one."""
+OF_BOTOCORE = {"s3": {"ChecksumAlgorithm", "ChecksumMode"}}
+"""What botocore 1.36 and later add to a service's requests by themselves: Debian 13 has such a one."""
 
 
 def too_new(of_nodes: Mapping[str, Iterable[str]], oldest: Mapping[str, Any]) -> Iterator[str]:
@@ -119,8 +119,7 @@ def too_new(of_nodes: Mapping[str, Iterable[str]], oldest: Mapping[str, Any]) ->
         if known is None:
             yield f"{call}: nodes call it, and {_name(OLDEST)} does not have it. Renew it with tools/node_calls.py"
             continue
-        of_botocore = OF_BOTOCORE if service == "s3" else set()
-        for member in sorted(set(members) - set(known["input"]) - of_botocore):
+        for member in sorted(set(members) - set(known["input"]) - OF_BOTOCORE.get(service, set())):
             yield f"{call}, request: {member}: botocore {oldest['botocore']} of nodes does not know it"
 
 

@@ -138,11 +138,8 @@ def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
     assert variables == {"CUDA_HOME": f"{tmp_path}/cuda-13.0", "PATH": f"{tmp_path}/cuda-13.0/bin:/bin"}
     variables = packages.toolkit_variables({"nvidia-cuda-runtime": "13.0.96"}, {"CUDA_HOME": "/mine", "PATH": "/bin"})
     assert variables == {"CUDA_HOME": "/mine", "PATH": "/mine/bin:/bin"}
-    for versions, environment in (
-        ({"nvidia-cuda-runtime-cu11": "11.8.89"}, {}),
-        ({"torch": "2.13.0+cpu"}, {}),
-    ):
-        assert packages.toolkit_variables(versions, environment) == {}
+    for versions in ({"nvidia-cuda-runtime-cu11": "11.8.89"}, {"torch": "2.13.0+cpu"}):
+        assert packages.toolkit_variables(versions, {}) == {}
 
 
 def test_packages_that_no_run_needs_are_removed_but_the_last_used(
