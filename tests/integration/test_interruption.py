@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG
 
 from tests.integration.kills import kill_when, marked
 from tests.integration.machines import Cluster
@@ -86,3 +87,19 @@ def test_packages_are_installed_after_an_interruption_of_dpkg(training_cluster: 
     cured = cluster.play("playbooks/configure.yml")
     assert cured.code == 0, cured.output[-6000:]
     cluster.says(OTHER, "wget --version")
+
+
+@pytest.mark.long
+def test_a_machine_without_a_rank_gets_one_with_its_configuration(training_cluster: Cluster) -> None:
+    """As when the master went down after the machine had booted, and neither was configured to the end."""
+    cluster = training_cluster
+    (lost,) = (member["instance_id"] for member in cluster.members()["members"] if member["rank"] == 3)
+    as_root(cluster, MASTER, "systemctl disable --quiet --now deeplearning-publish.timer")
+    as_root(cluster, OTHER, "rm /usr/local/bin/deeplearning")
+    cluster.cloud.client("ec2").delete_tags(Resources=[lost], Tags=[{"Key": RANK_TAG}])
+    cured = cluster.play("playbooks/configure.yml")
+    assert cured.code == 0, cured.output[-6000:]
+    assert f"{lost} changed=1" in cured.output, cured.output
+    assert {"Key": RANK_TAG, "Value": "3"} in cluster.machines()[lost]["Tags"]
+    assert cluster.says(OTHER, "cat /opt/deeplearning/workers") == cluster.says(MASTER, "cat /opt/deeplearning/workers")
+    assert failing(cluster) == {}

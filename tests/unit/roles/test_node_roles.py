@@ -526,7 +526,7 @@ def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, st
     """Return whether the last task of configure.yml passes, and its message if not."""
     loader = DataLoader()
     play = loader.load_from_file(str(ROLES.parent / "playbooks/configure.yml"), trusted_as_template=True)[-1]
-    (task,) = play["tasks"]
+    *_, task = play["tasks"]
     master = {"configure_published": {"stdout": json.dumps({"generation": 3, "changed": True, "left_out": left_out})}}
     variables = {
         "configure_hosts": "cluster:joining",
