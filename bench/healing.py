@@ -27,6 +27,8 @@ from tests.integration.runs import Runs  # noqa: E402
 
 HEALED_SECONDS = 240
 QUIET_MINUTES = 5
+SILENT_SECONDS = 25
+"""Without a call, the checks that follow a change are over. The next ones come every half minute."""
 MASTER, WORKER = "deeplearning-worker1", "deeplearning-worker2"
 SSHD_SINCE = "systemctl show ssh --value --property=ActiveEnterTimestampMonotonic"
 """In microseconds of the clock that machines share with this process."""
@@ -83,6 +85,7 @@ def resumed(cluster: Cluster) -> list[Row]:
 
 
 def calls_a_minute() -> float:
+    wait_for(lambda: not state.ask("calls", since=time.time() - SILENT_SECONDS), HEALED_SECONDS, "a quiet cluster")
     began = time.time()
     time.sleep(QUIET_MINUTES * 60)  # what happens in a time is what is measured
     return len(state.ask("calls", since=began)) / QUIET_MINUTES
