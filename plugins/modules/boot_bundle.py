@@ -95,60 +95,41 @@ bootstrap:
 """
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.boot import bundle
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import (
     bootstrap_key,
     bundle_key,
     first_stage_parameters,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES
 
 
-def store(aws: Aws, bucket: str, account: str, key: str, body: bytes) -> None:
-    aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=body, ExpectedBucketOwner=account)
+def ensure(aws: Aws, module: AnsibleModule, key: str, body: bytes) -> bool:
+    """Store an object whose key contains its SHA-256. Return False if it is stored already."""
+    place = {"Bucket": module.params["bucket"], "Key": key, "ExpectedBucketOwner": module.params["account"]}
+    stored = aws.find("s3", "head_object", ("404", "NoSuchKey", "NoSuchBucket"), **place)
+    if stored and stored["ContentLength"] == len(body):
+        return False
+    if not module.check_mode:
+        aws.call("s3", "put_object", Body=body, **place)
+    return True
 
 
-def is_stored(aws: Aws, bucket: str, account: str, key: str, size: int) -> bool:
-    missing = ("404", "NoSuchKey", "NoSuchBucket")
-    head = aws.find("s3", "head_object", missing, Bucket=bucket, Key=key, ExpectedBucketOwner=account)
-    return bool(head) and head["ContentLength"] == size
-
-
-@dataclass(frozen=True)
-class Store:
-    aws: Aws
-    bucket: str
-    account: str
-    check_mode: bool
-
-    def ensure(self, key: str, body: bytes) -> bool:
-        """Store an object whose key contains its SHA-256. Return False if it is stored already."""
-        place = (self.aws, self.bucket, self.account, key)
-        if is_stored(*place, len(body)):
-            return False
-        if not self.check_mode:
-            store(*place, body)
-        return True
-
-
-def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
+    options = module.params
     own = Path(options["source"])
     wheels = bundle.download_wheels(own / "files/boot/requirements.txt", Path(options["wheels"]))
     content = {"cluster": options["cluster"], "efs_tls": options["efs_tls"], "variables": options["variables"]}
     body = bundle.build(content, own, bundle.find_posix(options["collection_paths"]), wheels)
     sha256 = hashlib.sha256(body).hexdigest()
-
-    aws = Aws.from_options(options)
-    bucket = Store(aws, options["bucket"], options["account"], check_mode)
-    changed = bucket.ensure(bundle_key(sha256), body)
+    changed = ensure(aws, module, bundle_key(sha256), body)
     common = {
         **first_stage_parameters(),
         "largest_report": MAX_BYTES,
@@ -167,34 +148,15 @@ def run(options: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     if options["bootstrap"]:
         wrapper = bundle.read_program(own, "bootstrap_action.py")
         action = bundle.bootstrap_action(wrapper, program, {**common, **options["bootstrap"]}).encode()
-        key = bootstrap_key(hashlib.sha256(action).hexdigest())
-        changed |= bucket.ensure(key, action)
-        bootstrap = {"path": f"s3://{options['bucket']}/{key}", "sha256": hashlib.sha256(action).hexdigest()}
+        action_sha256 = hashlib.sha256(action).hexdigest()
+        key = bootstrap_key(action_sha256)
+        changed |= ensure(aws, module, key, action)
+        bootstrap = {"path": f"s3://{options['bucket']}/{key}", "sha256": action_sha256}
     return {"changed": changed, "sha256": sha256, "size": len(body), "user_data": user_data, "bootstrap": bootstrap}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENTS,
-            "bucket": {"type": "str", "required": True},
-            "account": {"type": "str", "required": True},
-            "source": {"type": "path", "required": True},
-            "collection_paths": {"type": "list", "elements": "path", "default": []},
-            "wheels": {"type": "path", "required": True},
-            "cluster": {"type": "dict", "required": True},
-            "efs_tls": {"type": "bool", "default": False},
-            "variables": {"type": "dict", "default": {}},
-            "machines": {"type": "dict", "default": {}},
-            "bootstrap": {"type": "dict", "default": {}},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        result = run(module.params, module.check_mode)
-    except UserError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

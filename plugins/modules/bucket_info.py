@@ -62,7 +62,8 @@ import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 
 
@@ -88,25 +89,22 @@ def bucket_policy(aws: Aws, name: str, account: str) -> dict[str, Any]:
     return dict(json.loads(answer.get("Policy", "{}")))
 
 
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
+    account = module.params["account"] or aws.account
+    name = module.params["name"] or Names("", account, aws.region).data_bucket
+    exists = bucket_exists(aws, name, account)
+    return {
+        "changed": False,
+        "name": name,
+        "account": account,
+        "partition": aws.partition,
+        "exists": exists,
+        "policy": bucket_policy(aws, name, account) if exists else {},
+    }
+
+
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENTS,
-            "name": {"type": "str", "default": ""},
-            "account": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        aws = Aws.from_options(module.params)
-        account = module.params["account"] or aws.account
-        name = module.params["name"] or Names("", account, aws.region).data_bucket
-        partition = aws.partition
-        exists = bucket_exists(aws, name, account)
-        policy = bucket_policy(aws, name, account) if exists else {}
-    except AwsError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=False, name=name, account=account, partition=partition, exists=exists, policy=policy)
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

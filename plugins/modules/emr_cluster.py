@@ -176,7 +176,8 @@ from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CORE,
     RANK_TAG,
@@ -295,39 +296,6 @@ class EmrCluster:
         return {instance: int(rank) if rank.isdecimal() else 0 for instance, rank in ranks.items()}
 
 
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    **ARGUMENTS,
-    "name": {"type": "str", "required": True},
-    "release": {"type": "str", "required": True},
-    "applications": {"type": "list", "elements": "str", "default": ["Hadoop"]},
-    "primary_type": {"type": "str", "required": True},
-    "core_type": {"type": "str", "required": True},
-    "worker_count": {"type": "int", "required": True},
-    "image_id": {"type": "str", "default": ""},
-    "root_volume_gib": {"type": "int", "required": True},
-    "root_volume_throughput": {"type": "int", "default": 0},
-    "subnet_id": {"type": "str", "required": True},
-    "key_name": {"type": "str", "required": True, "no_log": False},
-    "service_role": {"type": "str", "required": True},
-    "instance_profile": {"type": "str", "required": True},
-    "primary_security_group": {"type": "str", "required": True},
-    "core_security_group": {"type": "str", "required": True},
-    "service_security_group": {"type": "str", "default": ""},
-    "primary_security_groups": {"type": "list", "elements": "str", "default": []},
-    "core_security_groups": {"type": "list", "elements": "str", "default": []},
-    "log_uri": {"type": "str", "required": True},
-    "bootstrap_path": {"type": "str", "required": True},
-    "bootstrap_sha256": {"type": "str", "required": True},
-    "memory_mib": {"type": "int", "required": True},
-    "vcpus": {"type": "int", "required": True},
-    "yarn_percent": {"type": "int", "default": 25},
-    "idle_minutes": {"type": "int", "default": 60},
-    "termination_protection": {"type": "bool", "default": False},
-    "replace_unhealthy": {"type": "bool", "default": True},
-    "tags": {"type": "dict", "default": {}},
-}
-
-
 def spec_of(options: dict[str, Any]) -> EmrSpec:
     names = {field.name for field in fields(EmrSpec)} - {"tags", "yarn"}
     return EmrSpec(
@@ -337,14 +305,14 @@ def spec_of(options: dict[str, Any]) -> EmrSpec:
     )
 
 
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
+    cluster = EmrCluster(aws, spec_of(module.params), module.check_mode)
+    cluster_id = cluster.converge()
+    return {"changed": cluster.changed, "id": cluster_id, "created": cluster.created}
+
+
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
-    try:
-        cluster = EmrCluster(Aws.from_options(module.params), spec_of(module.params), module.check_mode)
-        cluster_id = cluster.converge()
-    except AwsError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=cluster.changed, id=cluster_id, created=cluster.created)
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

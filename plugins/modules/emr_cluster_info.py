@@ -56,36 +56,32 @@ instances:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_cluster, groups_of
 
 _STATES = ["AWAITING_FULFILLMENT", "PROVISIONING", "BOOTSTRAPPING", "RUNNING"]
 
 
-def describe(aws: Aws, name: str) -> dict[str, Any]:
-    cluster = find_cluster(aws, name)
-    if not cluster:
-        return {"exists": False, "id": "", "cluster": {}, "instance_groups": [], "instances": []}
-    cluster_id = str(cluster["Id"])
-    instances = aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id, InstanceStates=_STATES)
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
+    cluster = find_cluster(aws, module.params["name"])
+    cluster_id = str(cluster.get("Id", ""))
+    groups, instances = {}, []
+    if cluster:
+        groups = groups_of(aws, cluster_id)
+        instances = aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id, InstanceStates=_STATES)
     return {
-        "exists": True,
+        "changed": False,
+        "exists": bool(cluster),
         "id": cluster_id,
         "cluster": cluster,
-        "instance_groups": list(groups_of(aws, cluster_id).values()),
+        "instance_groups": list(groups.values()),
         "instances": instances,
     }
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={**ARGUMENTS, "name": {"type": "str", "required": True}}, supports_check_mode=True
-    )
-    try:
-        described = describe(Aws.from_options(module.params), module.params["name"])
-    except AwsError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **described)
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

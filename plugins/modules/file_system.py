@@ -130,44 +130,30 @@ notes:
 """
 
 from dataclasses import fields
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import DesiredFileSystem, converge
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENTS,
-            "name": {"type": "str", "default": ""},
-            "creation_token": {"type": "str", "default": "", "no_log": False},
-            "file_system_id": {"type": "str", "default": ""},
-            "tags": {"type": "dict", "default": {}},
-            "subnet_id": {"type": "str", "default": ""},
-            "security_groups": {"type": "list", "elements": "str", "default": []},
-            "clients": {"type": "list", "elements": "str", "default": []},
-            "require_tls": {"type": "bool", "default": False},
-            "wait": {"type": "bool", "default": True},
-            "wait_timeout": {"type": "int", "default": 600},
-        },
-        supports_check_mode=True,
-    )
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     options = module.params
     if not options["name"] and not options["file_system_id"]:
-        module.fail_json(msg="The file system has neither name nor file_system_id: give one of them.")
+        raise UserError("The file system has neither name nor file_system_id: give one of them.")
     options["creation_token"] = options["creation_token"] or options["name"]
     options["tags"] = {key: str(value) for key, value in options["tags"].items()}
     desired = DesiredFileSystem(**{field.name: options[field.name] for field in fields(DesiredFileSystem)})
-    try:
-        aws = Aws.from_options(options)
-        result = converge(aws, desired, module.check_mode, options["wait"], options["wait_timeout"])
-    except UserError as error:
-        module.fail_json(msg=str(error))
+    result = converge(aws, desired, module.check_mode, options["wait"], options["wait_timeout"])
     for note in result["notes"]:
         module.warn(note)
-    module.exit_json(**result)
+    return result
+
+
+def main() -> None:
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,8 @@ from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import (
     MachineSpec,
@@ -190,48 +191,27 @@ class Template:
         return int(answer.get("LaunchTemplateVersion", {}).get("VersionNumber", newest + 1))
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENTS,
-            "name": {"type": "str", "required": True},
-            "image_id": {"type": "str", "required": True},
-            "instance_type": {"type": "str", "required": True},
-            "key_name": {"type": "str", "required": True, "no_log": False},
-            "instance_profile": {"type": "str", "required": True},
-            "security_groups": {"type": "list", "elements": "str", "default": []},
-            "root_device": {"type": "str", "default": "/dev/sda1"},
-            "root_volume_gib": {"type": "int", "default": 100},
-            "root_volume_type": {"type": "str", "default": "gp3"},
-            "root_volume_throughput": {"type": "int", "default": 0},
-            "placement_group": {"type": "str", "default": ""},
-            "efa_cards": {"type": "list", "elements": "int", "default": []},
-            "user_data": {"type": "str", "default": ""},
-            "spot": {"type": "bool", "default": False},
-            "tags": {"type": "dict", "default": {}},
-            "instance_tags": {"type": "dict", "default": {}},
-        },
-        supports_check_mode=True,
-    )
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     options = module.params
     tags = {key: str(value) for key, value in options["tags"].items()}
-    try:
-        template = Template(Aws.from_options(module.params), options["name"], module.check_mode)
-        template_id, version = template.converge(launch_data(_machine(options)), tags)
-    except AwsError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=template.changed,
-        template_id=template_id,
-        version=version,
-        diff={"before": template.before, "after": template.after},
-    )
+    template = Template(aws, options["name"], module.check_mode)
+    template_id, version = template.converge(launch_data(_machine(options)), tags)
+    return {
+        "changed": template.changed,
+        "template_id": template_id,
+        "version": version,
+        "diff": {"before": template.before, "after": template.after},
+    }
 
 
 def _machine(options: dict[str, Any]) -> MachineSpec:
     names = {field.name for field in fields(MachineSpec)} - {"tags"}
     tags = {key: str(value) for key, value in options["instance_tags"].items()}
     return MachineSpec(**{name: options[name] for name in names}, tags=tags)
+
+
+def main() -> None:
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

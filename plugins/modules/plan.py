@@ -225,51 +225,37 @@ plan:
 """
 
 from dataclasses import fields
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS, Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import Request
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner import make_plan
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENTS,
-            "cluster": {"type": "dict", "required": True},
-            "emr": {"type": "bool", "default": False},
-            "pins": {"type": "dict", "default": {}},
-            "gpu_tables": {"type": "dict", "default": {}},
-            "dataset": {"type": "str", "default": ""},
-            "data_on": {"type": "str", "default": "node", "choices": ["node", "instance_store"]},
-            "delete_actions": {"type": "list", "elements": "str", "default": []},
-            "specified": {"type": "list", "elements": "str", "default": []},
-            "before": {"type": "dict", "default": {}},
-            "recorded": {"type": "bool", "default": True},
-            "remove_workers": {"type": "int", "default": 0},
-            "remove_in_use": {"type": "list", "elements": "str", "default": []},
-            "remove_end": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
+def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
+    options = module.params
+    plan, problems = make_plan(
+        aws,
+        options["cluster"],
+        options["dataset"],
+        options["data_on"],
+        options["pins"],
+        options["emr"],
+        options["delete_actions"],
+        Request(**{item.name: options[item.name] for item in fields(Request)}),
+        options["gpu_tables"],
     )
-    try:
-        plan, problems = make_plan(
-            Aws.from_options(module.params),
-            module.params["cluster"],
-            module.params["dataset"],
-            module.params["data_on"],
-            module.params["pins"],
-            module.params["emr"],
-            module.params["delete_actions"],
-            Request(**{item.name: module.params[item.name] for item in fields(Request)}),
-            module.params["gpu_tables"],
-        )
-    except AwsError as error:
-        module.fail_json(msg=str(error))
     if problems:
-        module.fail_json(msg=join_problems(problems, "{} problems prevent the plan:"))
-    module.exit_json(changed=False, plan=plan)
+        raise UserError(join_problems(problems, "{} problems prevent the plan:"))
+    return {"changed": False, "plan": plan}
+
+
+def main() -> None:
+    run_module(DOCUMENTATION, run)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.module_utils.common.yaml import yaml_load
 from ansible.plugins.action import ActionBase
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import ARGUMENTS
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
 
@@ -35,7 +34,7 @@ class Action(ActionBase):  # type: ignore[misc]
     def argument_spec(self) -> dict[str, Any]:
         name = self.handle.__module__.rpartition(".")[2]
         module = importlib.import_module(f"ansible_collections.deeplearning.aws.plugins.modules.{name}")
-        return argument_spec_of(yaml_load(module.DOCUMENTATION))
+        return argument_spec_of(module.DOCUMENTATION)
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's result. Raise UserError to fail with a sentence."""
@@ -44,20 +43,3 @@ class Action(ActionBase):  # type: ignore[misc]
     @property
     def check_mode(self) -> bool:
         return bool(self._task.check_mode)
-
-
-def argument_spec_of(documentation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the argument spec of a module's documentation."""
-    calls_aws = "deeplearning.aws._aws" in documentation["extends_documentation_fragment"]
-    return (ARGUMENTS if calls_aws else {}) | _spec_of(documentation["options"])
-
-
-def _spec_of(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    spec = {}
-    for name, option in options.items():
-        spec[name] = {key: option[key] for key in ("type", "elements", "required", "default") if key in option}
-        if "choices" in option:
-            spec[name]["choices"] = list(option["choices"])
-        if "suboptions" in option:
-            spec[name]["options"] = _spec_of(option["suboptions"])
-    return spec

@@ -31,14 +31,6 @@ except ImportError as _error:
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "region": {"type": "str", "required": True},
-    "profile": {"type": "str", "default": ""},
-    "role_arn": {"type": "str", "default": ""},
-}
-"""Options of each module of the collection. The SDK itself reads the endpoint and the keys, such as from its
-environment variables."""
-
 Answer = TypeVar("Answer")
 
 MAX_ATTEMPTS = 10
@@ -188,7 +180,7 @@ class Aws:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Aws:
-        """Return the session of a module's options (see ARGUMENTS)."""
+        """Return the session of a module's options."""
         return cls(options["region"], options["profile"], options["role_arn"])
 
     def in_region(self, region: str) -> Aws:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.plugins.loader import fragment_loader
 from ansible.utils.plugin_docs import get_docstring
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws import module as aws_module
 
 MODULES = Path(__file__).resolve().parents[4] / "plugins/modules"
-WITH_CODE = sorted(path.stem for path in MODULES.glob("*.py") if "AnsibleModule(" in path.read_text())
+WITH_CODE = sorted(path.stem for path in MODULES.glob("*.py") if "def main(" in path.read_text())
 
 
 class Stop(Exception):
@@ -27,7 +29,8 @@ def declared(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(declaration)
         raise Stop
 
-    monkeypatch.setattr(module, "AnsibleModule", record)
+    owner = module if "AnsibleModule(" in inspect.getsource(module) else aws_module
+    monkeypatch.setattr(owner, "AnsibleModule", record)
     with pytest.raises(Stop):
         module.main()
     return seen
