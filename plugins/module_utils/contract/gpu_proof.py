@@ -15,7 +15,7 @@ import platform
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,134 +91,82 @@ def problem_of(node: NodeGpus, answer: Answer) -> str:
     elif answer.seen >= node.gpus:
         state = f"sees {answer.seen} GPUs and cannot compute on one"
     versions = f"driver {node.driver or 'unknown'}, CUDA of {node.package}: {answer.cuda or 'none'}"
-    why = next(text for text in (cause(node, answer) for cause in CAUSES) if text)
-    return f"{name} {state} ({versions}): {why}. {PROCESSOR}"
+    return f"{name} {state} ({versions}): {_cause(node, answer)}. {PROCESSOR}"
 
 
-def no_answer(node: NodeGpus, answer: Answer) -> str:
-    if not answer.ended:
-        return ""
-    if wrong := _library_path(node):
-        return f"its process {answer.ended}, and {wrong}"
-    return f"its process {answer.ended}: does `nvidia-smi` answer? Reboot the node, or terminate it"
-
-
-def other_processor(node: NodeGpus, answer: Answer) -> str:
-    if answer.imported or node.processor == "x86_64":
-        return ""
-    return (
-        f"the node's processor is {node.processor}, and the packages are for x86_64: choose an instance type with a "
-        f"processor of Intel or AMD ({answer.error})"
-    )
-
-
-def no_library_of_the_driver(node: NodeGpus, answer: Answer) -> str:
+def _cause(node: NodeGpus, answer: Answer) -> str:
+    """Return the first cause that the answer shows. Each `if` relies on those before it."""
+    library_path = _library_path(node)
+    if answer.ended:
+        if library_path:
+            return f"its process {answer.ended}, and {library_path}"
+        return f"its process {answer.ended}: does `nvidia-smi` answer? Reboot the node, or terminate it"
+    if not answer.imported and node.processor != "x86_64":
+        return (
+            f"the node's processor is {node.processor}, and the packages are for x86_64: choose an instance type with "
+            f"a processor of Intel or AMD ({answer.error})"
+        )
     missing = answer.driver.get("library", "")
-    if not answer.cuda and answer.imported:
-        return ""  # A build for processors needs none.
-    return f"{missing}. Install NVIDIA's driver with its CUDA library, or use AWS's image" if missing else ""
+    # A build for processors needs none.
+    if missing and (answer.cuda or not answer.imported):
+        return f"{missing}. Install NVIDIA's driver with its CUDA library, or use AWS's image"
+    if not answer.imported:
+        return f"{answer.error}: {library_path or _repair(node)}"
+    if not answer.cuda and not answer.error:
+        if node.own_python:
+            return f"{node.python} has a build without CUDA: install one with CUDA in it"
+        return (
+            "its environment has the packages for processors: train.yml installs those for GPUs, when no other run "
+            "uses it"
+        )
+    return _hidden_gpus(node, answer) or _failed_cuda(node, answer)
 
 
-def not_importable(node: NodeGpus, answer: Answer) -> str:
-    if answer.imported:
-        return ""
-    return f"{answer.error}: {_library_path(node) or _repair(node)}"
-
-
-def built_for_processors(node: NodeGpus, answer: Answer) -> str:
-    if answer.cuda or answer.error:
-        return ""
-    if node.own_python:
-        return f"{node.python} has a build without CUDA: install one with CUDA in it"
-    return (
-        "its environment has the packages for processors: train.yml installs those for GPUs, when no other run uses it"
-    )
-
-
-def hidden_by_the_user(node: NodeGpus, answer: Answer) -> str:
+def _hidden_gpus(node: NodeGpus, answer: Answer) -> str:
+    """Return what keeps the GPUs from an imported framework; empty if nothing that is known of the node does."""
     hidden = node.variables.get("CUDA_VISIBLE_DEVICES")
-    if hidden is None or answer.seen >= node.gpus:
-        return ""
-    return (
-        f"env sets CUDA_VISIBLE_DEVICES to {hidden!r}: leave it out, as each process gets its GPUs from the launcher "
-        "(processes_per_node)"
-    )
-
-
-def old_driver(node: NodeGpus, answer: Answer) -> str:
+    if hidden is not None and answer.seen < node.gpus:
+        return (
+            f"env sets CUDA_VISIBLE_DEVICES to {hidden!r}: leave it out, as each process gets its GPUs from the "
+            "launcher (processes_per_node)"
+        )
     newest = answer.driver.get("cuda", "")
-    if not newest or not answer.cuda or _major(newest) >= _major(answer.cuda):
-        return ""
-    least = LEAST_DRIVERS.get(answer.cuda.partition(".")[0])
-    needed = f"driver {least} or newer" if least else "a newer driver"
-    return (
-        f"the driver runs CUDA {newest} at most, and {node.package} needs {needed}: choose a newer image "
-        "(cluster_image), or update the driver"
-    )
+    if newest and answer.cuda and _major(newest) < _major(answer.cuda):
+        least = LEAST_DRIVERS.get(answer.cuda.partition(".")[0])
+        needed = f"driver {least} or newer" if least else "a newer driver"
+        return (
+            f"the driver runs CUDA {newest} at most, and {node.package} needs {needed}: choose a newer image "
+            "(cluster_image), or update the driver"
+        )
+    if node.mig and answer.seen < node.gpus:
+        turn_off = f"`sudo nvidia-smi -i {','.join(map(str, node.mig))} -mig 0`"
+        return f"MIG is on, and a process sees one part of one GPU at most: turn it off ({turn_off}), and reboot"
+    library_path = _library_path(node)
+    return f"{library_path} ({answer.error or 'no error'})" if library_path else ""
 
 
-def divided_gpus(node: NodeGpus, answer: Answer) -> str:
-    if not node.mig or answer.seen >= node.gpus:
-        return ""
-    numbers = ",".join(map(str, node.mig))
-    turn_off = f"`sudo nvidia-smi -i {numbers} -mig 0`"
-    return f"MIG is on, and a process sees one part of one GPU at most: turn it off ({turn_off}), and reboot"
-
-
-def other_libraries(node: NodeGpus, answer: Answer) -> str:
-    wrong = _library_path(node)
-    return f"{wrong} ({answer.error or 'no error'})" if wrong else ""
-
-
-def driver_error(node: NodeGpus, answer: Answer) -> str:
+def _failed_cuda(node: NodeGpus, answer: Answer) -> str:
+    """Return what CUDA itself says, or lets the framework say."""
     error = answer.driver.get("error", "")
     if f"({NO_FABRIC_MANAGER})" in error:
         return f"{error}. On these types CUDA needs the fabric manager: `sudo systemctl start nvidia-fabricmanager`"
-    return f"{error}. Look for Xid in `dmesg`, and terminate the node if there is one" if error else ""
-
-
-def failed_product(node: NodeGpus, answer: Answer) -> str:
-    if answer.seen < node.gpus:
-        return ""
-    if re.search("no kernel image", answer.error, re.IGNORECASE):
-        return f"{answer.error}. It was built for other GPUs: choose another instance type or framework"
-    if is_out_of_memory(answer):
-        return f"{answer.error}. Another process uses the GPU's memory: end it. `nvidia-smi` lists them"
-    return f"{answer.error or 'a product of matrices is wrong'}. Terminate the node if that stays after a reboot"
-
-
-def lost_gpus(node: NodeGpus, answer: Answer) -> str:
+    if error:
+        return f"{error}. Look for Xid in `dmesg`, and terminate the node if there is one"
+    if answer.seen >= node.gpus:
+        if re.search("no kernel image", answer.error, re.IGNORECASE):
+            return f"{answer.error}. It was built for other GPUs: choose another instance type or framework"
+        if is_out_of_memory(answer):
+            return f"{answer.error}. Another process uses the GPU's memory: end it. `nvidia-smi` lists them"
+        return f"{answer.error or 'a product of matrices is wrong'}. Terminate the node if that stays after a reboot"
     devices = answer.driver.get("devices", 0)
-    if devices >= node.gpus:
-        return ""
-    return (
-        f"CUDA lists {devices} devices, while the driver has {node.gpus}: compare `nvidia-smi -L` and `dmesg`, and "
-        "terminate the node if one is lost"
-    )
-
-
-def unopened_libraries(node: NodeGpus, answer: Answer) -> str:
+    if devices < node.gpus:
+        return (
+            f"CUDA lists {devices} devices, while the driver has {node.gpus}: compare `nvidia-smi -L` and `dmesg`, and "
+            "terminate the node if one is lost"
+        )
     shown = ". `TF_CPP_MAX_VLOG_LEVEL=3` in env lets it say which" if node.package == "tensorflow" else ""
     error = answer.error or "a library of CUDA cannot be opened"
     return f"CUDA itself lists all of them ({error}): {_repair(node)}{shown}"
-
-
-CAUSES: tuple[Callable[[NodeGpus, Answer], str], ...] = (
-    no_answer,
-    other_processor,
-    no_library_of_the_driver,
-    not_importable,
-    built_for_processors,
-    hidden_by_the_user,
-    old_driver,
-    divided_gpus,
-    other_libraries,
-    driver_error,
-    failed_product,
-    lost_gpus,
-    unopened_libraries,
-)
-"""The first that returns anything is the reason. The last one always does."""
 
 
 def is_out_of_memory(answer: Answer) -> bool:
