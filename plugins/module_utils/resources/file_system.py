@@ -9,18 +9,18 @@ import ipaddress
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import until
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, tag_list, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.ports import NFS
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import matches
 
-if TYPE_CHECKING:
-    from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+Item = Mapping[str, Any]
+"""An item of an answer of AWS."""
 
-NFS = 2049
 MAX_SECURITY_GROUPS = 5
 """AWS's limit for a network interface."""
 ENCRYPTED, PERFORMANCE_MODE, THROUGHPUT_MODE = True, "generalPurpose", "elastic"
@@ -45,49 +45,28 @@ class DesiredFileSystem:
 
 
 @dataclass(frozen=True)
-class Subnet:
-    id: str
-    vpc_id: str
-    zone: str
-    cidr: str
-
-
-@dataclass(frozen=True)
-class MountTarget:
-    id: str
-    subnet_id: str
-    vpc_id: str
-    zone: str
-    ip: str
-    state: str
-    security_groups: Sequence[str] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "security_groups": sorted(self.security_groups)}
-
-
-@dataclass(frozen=True)
 class ExistingFileSystem:
     """The state in AWS: the file system, if it exists, and what its changes depend on."""
 
-    file_system: Mapping[str, Any] | None = None
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    mount_targets: Sequence[MountTarget] = ()
-    subnet: Subnet | None = None
+    file_system: Item | None = None
+    policy: Item = field(default_factory=dict)
+    mount_targets: Sequence[Item] = ()
+    subnet: Item | None = None
     """None in check mode, if the subnet itself is yet to be created."""
-    ingress_rules: Sequence[Mapping[str, Any]] = ()
-    """IpPermissions of the security groups of the mount target in the subnet's zone."""
+    security_groups: Sequence[str] = ()
+    """Those of the mount target in the subnet's zone."""
+    ingress_rules: Sequence[Item] = ()
+    """Their IpPermissions."""
 
     @property
-    def mount_target(self) -> MountTarget | None:
+    def mount_target(self) -> Item | None:
         """The mount target in the subnet's zone. A zone has at most one."""
-        zone = self.subnet.zone if self.subnet else None
-        return next((target for target in self.mount_targets if target.zone == zone), None)
+        zone = self.subnet["AvailabilityZone"] if self.subnet else None
+        return next((target for target in self.mount_targets if target.get("AvailabilityZoneName", "") == zone), None)
 
     @property
     def is_deleting(self) -> bool:
-        states = [target.state for target in self.mount_targets]
-        return any(state in _DELETING for state in states) or _is_deleting(self.file_system)
+        return any(map(_is_deleting, (self.file_system, *self.mount_targets)))
 
 
 @dataclass(frozen=True)
@@ -96,14 +75,14 @@ class Change:
 
     operation: str
     params: Mapping[str, Any]
-    before: Mapping[str, Any]
     after: Mapping[str, Any]
+    before: Mapping[str, Any] = field(default_factory=dict)
 
 
 # Decisions: no calls and no clock.
 
 
-def find(file_systems: Iterable[Mapping[str, Any]], desired: DesiredFileSystem) -> Mapping[str, Any] | None:
+def find(file_systems: Iterable[Item], desired: DesiredFileSystem) -> Item | None:
     """Return the file system by its id, else by its creation token, else by its name and tags.
 
     Raise UserError if no file system has the id, or if the choice is ambiguous or another cluster's.
@@ -133,13 +112,14 @@ def find(file_systems: Iterable[Mapping[str, Any]], desired: DesiredFileSystem) 
     return matching[0] if matching else None
 
 
-def _has_name_and_tag(system: Mapping[str, Any], desired: DesiredFileSystem) -> bool:
+def _has_name_and_tag(system: Item, desired: DesiredFileSystem) -> bool:
     cluster, tags = desired.tags.get(CLUSTER_TAG), tags_of(system.get("Tags"))
     return cluster is not None and tags.get("Name") == desired.name and tags.get(CLUSTER_TAG) == cluster
 
 
-def _is_deleting(system: Mapping[str, Any] | None) -> bool:
-    return system is not None and system["LifeCycleState"] in _DELETING
+def _is_deleting(item: Item | None) -> bool:
+    """Return whether a file system or mount target is being deleted."""
+    return item is not None and item["LifeCycleState"] in _DELETING
 
 
 def decide(existing: ExistingFileSystem, desired: DesiredFileSystem) -> list[Change]:
@@ -156,62 +136,44 @@ def decide(existing: ExistingFileSystem, desired: DesiredFileSystem) -> list[Cha
     return changes
 
 
-def _changes_of_file_system(system: Mapping[str, Any] | None, desired: DesiredFileSystem) -> list[Change]:
+def _changes_of_file_system(system: Item | None, desired: DesiredFileSystem) -> list[Change]:
     if system is None:
-        return [_creation(desired)]
+        params = {
+            "CreationToken": desired.creation_token,
+            "PerformanceMode": PERFORMANCE_MODE,
+            "Encrypted": ENCRYPTED,
+            "ThroughputMode": THROUGHPUT_MODE,
+            "Tags": tag_list({"Name": desired.name, **desired.tags}),
+        }
+        return [Change("create_file_system", params, _settings(params))]
     changes = []
     if system["ThroughputMode"] != THROUGHPUT_MODE:
         after = {"throughput_mode": THROUGHPUT_MODE}
-        changes.append(Change("update_file_system", {"ThroughputMode": THROUGHPUT_MODE}, {}, after))
+        changes.append(Change("update_file_system", {"ThroughputMode": THROUGHPUT_MODE}, after))
     tags = tags_of(system.get("Tags"))
     missing = {key: value for key, value in desired.tags.items() if tags.get(key) != value}
     if missing:
-        changes.append(Change("tag_resource", {"Tags": tag_list(missing)}, {}, {"tags": {**tags, **missing}}))
+        changes.append(Change("tag_resource", {"Tags": tag_list(missing)}, {"tags": {**tags, **missing}}))
     return changes
-
-
-def _creation(desired: DesiredFileSystem) -> Change:
-    tags = {"Name": desired.name, **desired.tags}
-    params = {
-        "CreationToken": desired.creation_token,
-        "PerformanceMode": PERFORMANCE_MODE,
-        "Encrypted": ENCRYPTED,
-        "ThroughputMode": THROUGHPUT_MODE,
-        "Tags": tag_list(tags),
-    }
-    after = {
-        "name": desired.name,
-        "creation_token": desired.creation_token,
-        "encrypted": ENCRYPTED,
-        "performance_mode": PERFORMANCE_MODE,
-        "throughput_mode": THROUGHPUT_MODE,
-        "tags": tags,
-    }
-    return Change("create_file_system", params, {}, after)
 
 
 def _changes_of_policy(existing: ExistingFileSystem, desired: DesiredFileSystem) -> list[Change]:
     """Add or repair our policy if TLS is required, else remove it."""
-    policy = existing.policy
-    system_id, arn = _id_and_arn(existing.file_system)
+    system, policy = existing.file_system or {}, existing.policy
     if policy and policy.get("Id") != TLS_POLICY_ID:
         if not desired.require_tls:
             return []
         raise UserError(
-            f"File system {system_id} has a policy that this cluster did not make, so TLS cannot be "
-            "required of its clients: require it in that policy and set cluster_efs_tls to false, or remove "
-            f"the policy. Example: aws efs delete-file-system-policy --file-system-id {system_id}"
+            f"File system {system['FileSystemId']} has a policy that this cluster did not make, so TLS cannot be "
+            "required of its clients: require it in that policy and set cluster_efs_tls to false, or remove the "
+            f"policy. Example: aws efs delete-file-system-policy --file-system-id {system['FileSystemId']}"
         )
     before, after = {"requires_tls": not desired.require_tls}, {"requires_tls": desired.require_tls}
-    if desired.require_tls and not (arn and matches(tls_policy(arn), policy)):
-        return [Change("put_file_system_policy", {}, before, after)]
+    if desired.require_tls and not (system and matches(tls_policy(system["FileSystemArn"]), policy)):
+        return [Change("put_file_system_policy", {}, after, before)]
     if policy and not desired.require_tls:
-        return [Change("delete_file_system_policy", {}, before, after)]
+        return [Change("delete_file_system_policy", {}, after, before)]
     return []
-
-
-def _id_and_arn(system: Mapping[str, Any] | None) -> tuple[str, str]:
-    return (str(system["FileSystemId"]), str(system["FileSystemArn"])) if system else ("", "")
 
 
 def tls_policy(file_system_arn: str) -> dict[str, Any]:
@@ -236,39 +198,38 @@ def tls_policy(file_system_arn: str) -> dict[str, Any]:
 
 def _changes_of_mount_target(existing: ExistingFileSystem, desired: DesiredFileSystem) -> list[Change]:
     """Reuse the existing mount target of the zone, adding our security groups if needed, or create one."""
-    subnet, target = existing.subnet, existing.mount_target
-    other_vpcs = [
-        other.vpc_id for other in existing.mount_targets if subnet and other.vpc_id not in ("", subnet.vpc_id)
-    ]
-    if subnet and other_vpcs:
+    subnet, target, current = existing.subnet, existing.mount_target, existing.security_groups
+    vpc_ids = [other.get("VpcId", "") for other in existing.mount_targets]
+    other_vpcs = [vpc_id for vpc_id in vpc_ids if subnet and vpc_id not in ("", subnet["VpcId"])]
+    if subnet and existing.file_system and other_vpcs:
         raise UserError(
-            f"File system {_id_and_arn(existing.file_system)[0]} has its mount targets in {other_vpcs[0]}, the cluster "
-            f"is in {subnet.vpc_id}, and AWS allows one VPC only: give the cluster that VPC, or another file system."
+            f"File system {existing.file_system['FileSystemId']} has its mount targets in {other_vpcs[0]}, the cluster "
+            f"is in {subnet['VpcId']}, and AWS allows one VPC only: give the cluster that VPC, or another file system."
         )
     if subnet is None or target is None:
         params = {"SubnetId": desired.subnet_id, "SecurityGroups": list(desired.security_groups)}
         after = {"subnet_id": desired.subnet_id, "security_groups": sorted(desired.security_groups)}
-        return [Change("create_mount_target", params, {}, {"mount_target": after})]
-    missing = [group for group in desired.security_groups if group not in target.security_groups]
-    if not missing or lets_in(existing.ingress_rules, desired.clients, subnet.cidr):
+        return [Change("create_mount_target", params, {"mount_target": after})]
+    missing = [group for group in desired.security_groups if group not in current]
+    if not missing or lets_in(existing.ingress_rules, desired.clients, subnet["CidrBlock"]):
         return []
-    groups = [*target.security_groups, *missing]
+    target_id, groups = target["MountTargetId"], [*current, *missing]
     if len(groups) > MAX_SECURITY_GROUPS:
         raise UserError(
-            f"Mount target {target.id} would have {len(groups)} security groups and AWS allows {MAX_SECURITY_GROUPS}: "
+            f"Mount target {target_id} would have {len(groups)} security groups and AWS allows {MAX_SECURITY_GROUPS}: "
             f"remove one, or let {', '.join(desired.clients)} in on port {NFS} by one that it has."
         )
     return [
         Change(
             "modify_mount_target_security_groups",
-            {"MountTargetId": target.id, "SecurityGroups": groups},
-            {"mount_target": {"id": target.id, "security_groups": sorted(target.security_groups)}},
-            {"mount_target": {"id": target.id, "security_groups": sorted(groups)}},
+            {"MountTargetId": target_id, "SecurityGroups": groups},
+            {"mount_target": {"id": target_id, "security_groups": sorted(groups)}},
+            {"mount_target": {"id": target_id, "security_groups": sorted(current)}},
         )
     ]
 
 
-def lets_in(rules: Iterable[Mapping[str, Any]], clients: Sequence[str], cidr: str) -> bool:
+def lets_in(rules: Iterable[Item], clients: Sequence[str], cidr: str) -> bool:
     """Return whether rules (IpPermissions) let NFS in from the clients' groups, or from all of the subnet."""
     subnet = ipaddress.ip_network(cidr)
     for rule in rules:
@@ -297,18 +258,21 @@ def notes_on(existing: ExistingFileSystem, desired: DesiredFileSystem) -> list[s
     ]
 
 
-def described(system: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a file system as the module returns it."""
+def _settings(system: Item) -> dict[str, Any]:
+    tags = tags_of(system.get("Tags"))
     return {
-        "id": system["FileSystemId"],
-        "name": tags_of(system.get("Tags")).get("Name", ""),
+        "name": tags.get("Name", ""),
         "creation_token": system["CreationToken"],
-        "state": system["LifeCycleState"],
         "encrypted": bool(system.get("Encrypted")),
         "performance_mode": system.get("PerformanceMode", ""),
         "throughput_mode": system.get("ThroughputMode", ""),
-        "tags": tags_of(system.get("Tags")),
+        "tags": tags,
     }
+
+
+def described(system: Item) -> dict[str, Any]:
+    """Return a file system as the module returns it."""
+    return {"id": system["FileSystemId"], "state": system["LifeCycleState"], **_settings(system)}
 
 
 # Calls
@@ -332,9 +296,17 @@ class Reader:
             mount_targets=mount_targets(self._aws, file_system_id) if self._desired.subnet_id else (),
         )
         target = existing.mount_target
-        return self._with_security_groups(existing, target) if target and target.state not in _DELETING else existing
+        if target is None or _is_deleting(target):
+            return existing
+        answer = self._aws.call("efs", "describe_mount_target_security_groups", MountTargetId=target["MountTargetId"])
+        groups = answer["SecurityGroups"]
+        rules: list[Item] = []
+        if not set(self._desired.security_groups) <= set(groups):
+            answer = self._aws.call("ec2", "describe_security_groups", GroupIds=groups)
+            rules = [rule for group in answer["SecurityGroups"] for rule in group["IpPermissions"]]
+        return replace(existing, security_groups=groups, ingress_rules=rules)
 
-    def file_system(self) -> Mapping[str, Any] | None:
+    def file_system(self) -> Item | None:
         filters = {"FileSystemId": self._desired.file_system_id} if self._desired.file_system_id else {}
         try:
             systems = self._aws.pages("efs", "describe_file_systems", "FileSystems", **filters)
@@ -344,46 +316,22 @@ class Reader:
             systems = []
         return find(systems, self._desired)
 
-    def _subnet(self) -> Subnet | None:
+    def _subnet(self) -> Item | None:
         try:
-            answer = self._aws.call("ec2", "describe_subnets", SubnetIds=[self._desired.subnet_id])["Subnets"][0]
+            subnet: Item = self._aws.call("ec2", "describe_subnets", SubnetIds=[self._desired.subnet_id])["Subnets"][0]
         except AwsError as error:
             if self._check and error.code.startswith("InvalidSubnetID"):
                 return None
             raise
-        return Subnet(answer["SubnetId"], answer["VpcId"], answer["AvailabilityZone"], answer["CidrBlock"])
+        return subnet
 
     def _policy(self, file_system_id: str) -> dict[str, Any]:
         answer = self._aws.find("efs", "describe_file_system_policy", ("PolicyNotFound",), FileSystemId=file_system_id)
         return dict(json.loads(answer.get("Policy", "{}")))
 
-    def _with_security_groups(self, existing: ExistingFileSystem, target: MountTarget) -> ExistingFileSystem:
-        answer = self._aws.call("efs", "describe_mount_target_security_groups", MountTargetId=target.id)
-        groups = tuple(answer["SecurityGroups"])
-        targets = [
-            replace(other, security_groups=groups) if other is target else other for other in existing.mount_targets
-        ]
-        existing = replace(existing, mount_targets=targets)
-        if set(self._desired.security_groups) <= set(groups):
-            return existing
-        security_groups = self._aws.call("ec2", "describe_security_groups", GroupIds=list(groups))["SecurityGroups"]
-        return replace(existing, ingress_rules=[rule for group in security_groups for rule in group["IpPermissions"]])
 
-
-def mount_targets(aws: Aws, file_system_id: str) -> list[MountTarget]:
-    targets = aws.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=file_system_id)
-    return [_mount_target(target) for target in targets]
-
-
-def _mount_target(target: Mapping[str, Any]) -> MountTarget:
-    return MountTarget(
-        id=target["MountTargetId"],
-        subnet_id=target["SubnetId"],
-        vpc_id=target.get("VpcId", ""),
-        zone=target.get("AvailabilityZoneName", ""),
-        ip=target.get("IpAddress", ""),
-        state=target["LifeCycleState"],
-    )
+def mount_targets(aws: Aws, file_system_id: str) -> list[Item]:
+    return aws.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=file_system_id)
 
 
 class Applier:
@@ -393,37 +341,33 @@ class Applier:
         self._aws = aws
         self._reader = reader
         self._seconds = seconds
-        self.file_system: Mapping[str, Any] = existing.file_system or {}
-        self.mount_target = existing.mount_target
+        self.file_system = existing.file_system or {}
+        self.mount_target = existing.mount_target or {}
+        self.security_groups = existing.security_groups
 
     def apply(self, change: Change) -> None:
-        if change.operation == "create_file_system":
-            self.file_system = self._create(change)
-            return
-        answer = self._aws.call("efs", change.operation, **change.params, **self._more_params(change.operation))
-        groups = change.params.get("SecurityGroups", ())
-        if change.operation == "update_file_system":
-            self.file_system = answer  # it is updating now, and takes the next change later
-        elif change.operation == "create_mount_target":
-            self.mount_target = replace(_mount_target(answer), security_groups=groups)
-        elif self.mount_target and change.operation == "modify_mount_target_security_groups":
-            self.mount_target = replace(self.mount_target, security_groups=groups)
+        operation, params = change.operation, dict(change.params)
+        if operation == "create_file_system":
+            self.file_system = self._create(params)
+        elif operation == "tag_resource":
+            self._aws.call("efs", operation, ResourceId=self.file_system["FileSystemId"], **params)
+        elif operation == "modify_mount_target_security_groups":
+            self._aws.call("efs", operation, **params)
+            self.security_groups = params["SecurityGroups"]
+        else:
+            # These calls refuse a file system that is not available yet.
+            self.wait_for_file_system()
+            if operation == "put_file_system_policy":
+                params["Policy"] = json.dumps(tls_policy(self.file_system["FileSystemArn"]))
+            answer = self._aws.call("efs", operation, FileSystemId=self.file_system["FileSystemId"], **params)
+            if operation == "update_file_system":
+                self.file_system = answer  # it is updating now, and takes the next change later
+            elif operation == "create_mount_target":
+                self.mount_target, self.security_groups = answer, params["SecurityGroups"]
 
-    def _more_params(self, operation: str) -> dict[str, str]:
-        """Return the params that need the file system; most calls refuse one that is not available yet."""
-        if operation == "modify_mount_target_security_groups":
-            return {}
-        if operation == "tag_resource":
-            return {"ResourceId": self.file_system["FileSystemId"]}
-        self.wait_for_file_system()
-        params = {"FileSystemId": str(self.file_system["FileSystemId"])}
-        if operation == "put_file_system_policy":
-            params["Policy"] = json.dumps(tls_policy(self.file_system["FileSystemArn"]))
-        return params
-
-    def _create(self, change: Change) -> Mapping[str, Any]:
+    def _create(self, params: Mapping[str, Any]) -> Item:
         try:
-            return self._aws.call("efs", change.operation, **change.params)
+            return self._aws.call("efs", "create_file_system", **params)
         except AwsError as error:
             # An earlier attempt of this very call succeeded, and only its answer was lost.
             system = self._reader.file_system() if error.code == "FileSystemAlreadyExists" else None
@@ -434,41 +378,53 @@ class Applier:
     def wait_for_file_system(self) -> None:
         file_system_id = self.file_system["FileSystemId"]
 
-        def poll() -> Mapping[str, Any] | None:
+        def poll() -> bool | None:
             if self.file_system["LifeCycleState"] != "available":
                 answer = self._aws.call("efs", "describe_file_systems", FileSystemId=file_system_id)
                 self.file_system = answer["FileSystems"][0]
-            return self.file_system if self.file_system["LifeCycleState"] == "available" else None
+            return self.file_system["LifeCycleState"] == "available" or None
 
-        if until(poll, self._seconds) is None:
+        if not until(poll, self._seconds):
             raise UserError(
                 f"File system {file_system_id} is not available after {self._seconds:g} s: run it again later."
             )
 
     def wait_for_mount_target(self) -> None:
-        target = self.mount_target
-        if target is None or target.state == "available":
+        if not self.mount_target or self.mount_target["LifeCycleState"] == "available":
             return
-        file_system_id = str(self.file_system["FileSystemId"])
+        file_system_id, target_id = str(self.file_system["FileSystemId"]), self.mount_target["MountTargetId"]
 
-        def poll() -> MountTarget | None:
+        def poll() -> bool | None:
             targets = mount_targets(self._aws, file_system_id)
-            current = next((other for other in targets if other.id == target.id), None)
-            if current is None or current.state in ("error", *_DELETING):
-                raise UserError(f"Mount target {target.id} of {file_system_id} could not be created: run it again.")
-            return current if current.state == "available" else None
+            self.mount_target = next((target for target in targets if target["MountTargetId"] == target_id), {})
+            if self.mount_target.get("LifeCycleState", "deleted") in ("error", *_DELETING):
+                raise UserError(f"Mount target {target_id} of {file_system_id} could not be created: run it again.")
+            return self.mount_target["LifeCycleState"] == "available" or None
 
-        available = until(poll, self._seconds)
-        if available is None:
-            raise UserError(f"Mount target {target.id} is not available after {self._seconds:g} s: run it again later.")
-        self.mount_target = replace(available, security_groups=target.security_groups)
+        if not until(poll, self._seconds):
+            raise UserError(f"Mount target {target_id} is not available after {self._seconds:g} s: run it again later.")
+
+    def described_mount_target(self) -> dict[str, Any]:
+        target = self.mount_target
+        if not target:
+            return {}
+        return {
+            "id": target["MountTargetId"],
+            "subnet_id": target["SubnetId"],
+            "vpc_id": target.get("VpcId", ""),
+            "zone": target.get("AvailabilityZoneName", ""),
+            "ip": target.get("IpAddress", ""),
+            "state": target["LifeCycleState"],
+            "security_groups": sorted(self.security_groups),
+        }
 
 
 def converge(aws: Aws, desired: DesiredFileSystem, check: bool, wait: bool, seconds: float) -> dict[str, Any]:
     """Create or change the file system and its mount target, and return the module's result. Check mode only reads."""
     reader = Reader(aws, desired, check)
-    existing = reader.read() if check else _read_when_deleted(reader, seconds)
-    existing = _without_deleting(existing)
+    existing = reader.read()
+    if existing.is_deleting:
+        existing = _without_deleting(existing) if check else _read_when_deleted(reader, existing, seconds)
     changes, notes = decide(existing, desired), notes_on(existing, desired)
     applier = Applier(aws, existing, reader, seconds)
     if not check:
@@ -481,38 +437,33 @@ def converge(aws: Aws, desired: DesiredFileSystem, check: bool, wait: bool, seco
     after = dict(before)
     for change in changes:
         before, after = {**before, **change.before}, {**after, **change.after}
+    planned = {**after, "id": "", "state": "absent"}
     return {
         "changed": bool(changes),
         "created": existing.file_system is None,
-        "file_system": described(applier.file_system)
-        if applier.file_system
-        else {**after, "id": "", "state": "absent"},
-        "mount_target": applier.mount_target.as_dict() if applier.mount_target else {},
+        "file_system": described(applier.file_system) if applier.file_system else planned,
+        "mount_target": applier.described_mount_target(),
         "notes": notes,
         "diff": {"before": before, "after": after},
     }
 
 
-def _read_when_deleted(reader: Reader, seconds: float) -> ExistingFileSystem:
+def _read_when_deleted(reader: Reader, first: ExistingFileSystem, seconds: float) -> ExistingFileSystem:
     """Wait until nothing is being deleted: until then it holds the creation token or the zone."""
-    existing = ExistingFileSystem()
 
     def poll() -> ExistingFileSystem | None:
-        nonlocal existing
         existing = reader.read()
         return None if existing.is_deleting else existing
 
-    if until(poll, seconds) is not None:
+    existing = until(poll, seconds)
+    if existing:
         return existing
-    file_system_id = _id_and_arn(existing.file_system)[0]
-    subject = f"File system {file_system_id} has"
-    if not _is_deleting(existing.file_system):
-        subject = f"Mount targets of {file_system_id} have"
-    raise UserError(f"{subject} been deleting for {seconds:g} s: run it again later.")
+    system = first.file_system or {}
+    subject = "File system {} has" if _is_deleting(system) else "Mount targets of {} have"
+    raise UserError(f"{subject.format(system['FileSystemId'])} been deleting for {seconds:g} s: run it again later.")
 
 
 def _without_deleting(existing: ExistingFileSystem) -> ExistingFileSystem:
     if _is_deleting(existing.file_system):
         return ExistingFileSystem(subnet=existing.subnet)
-    targets = [target for target in existing.mount_targets if target.state not in _DELETING]
-    return replace(existing, mount_targets=targets)
+    return replace(existing, mount_targets=[target for target in existing.mount_targets if not _is_deleting(target)])

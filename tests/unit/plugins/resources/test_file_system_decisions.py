@@ -10,8 +10,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import (
     DesiredFileSystem,
     ExistingFileSystem,
-    MountTarget,
-    Subnet,
     decide,
     lets_in,
     tls_policy,
@@ -27,14 +25,13 @@ SYSTEM = {
 }
 OURS = tls_policy(ARN)
 FOREIGN: Mapping[str, Any] = {"Version": "2012-10-17", "Statement": []}
-SUBNET = Subnet("subnet-1", "vpc-1", "us-east-1a", "10.0.0.0/24")
+SUBNET = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "AvailabilityZone": "us-east-1a", "CidrBlock": "10.0.0.0/24"}
 NFS_FROM_MEMBERS = {"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "UserIdGroupPairs": [{"GroupId": "sg-m"}]}
 
 
-def mount_target(
-    groups: Sequence[str] = ("sg-efs",), zone: str = "us-east-1a", vpc_id: str = "vpc-1", state: str = "available"
-) -> MountTarget:
-    return MountTarget("fsmt-1", "subnet-1", vpc_id, zone, "10.0.0.9", state, groups)
+def mount_target(zone: str = "us-east-1a", vpc_id: str = "vpc-1") -> dict[str, Any]:
+    target = {"MountTargetId": "fsmt-1", "SubnetId": "subnet-1", "LifeCycleState": "available"}
+    return {**target, "VpcId": vpc_id, "AvailabilityZoneName": zone}
 
 
 def desired(**changes: Any) -> DesiredFileSystem:
@@ -43,14 +40,15 @@ def desired(**changes: Any) -> DesiredFileSystem:
     return DesiredFileSystem(**{**options, **changes})
 
 
-def existing(*targets: MountTarget, **changes: Any) -> ExistingFileSystem:
-    return ExistingFileSystem(**{"file_system": SYSTEM, "mount_targets": targets, "subnet": SUBNET, **changes})
+def existing(*targets: Mapping[str, Any], groups: Sequence[str] = ("sg-efs",), **changes: Any) -> ExistingFileSystem:
+    facts = {"file_system": SYSTEM, "mount_targets": targets, "subnet": SUBNET, "security_groups": groups}
+    return ExistingFileSystem(**{**facts, **changes})
 
 
 NOTHING = existing(file_system=None)
 COMPLETE = existing(mount_target())
 BURSTING = {**SYSTEM, "ThroughputMode": "bursting"}
-THEIRS = mount_target(["sg-theirs"])
+THEIRS = ["sg-theirs"]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +86,18 @@ THEIRS = mount_target(["sg-theirs"])
         pytest.param(existing(), desired(), ["create_mount_target"], id="no mount target"),
         pytest.param(existing(mount_target(zone="us-east-1b")), desired(), ["create_mount_target"], id="other zone"),
         pytest.param(existing(subnet=None), desired(), ["create_mount_target"], id="the subnet is yet to be created"),
-        pytest.param(existing(THEIRS), desired(), ["modify_mount_target_security_groups"], id="it refuses members"),
-        pytest.param(existing(THEIRS, ingress_rules=[NFS_FROM_MEMBERS]), desired(), [], id="it admits members"),
+        pytest.param(
+            existing(mount_target(), groups=THEIRS),
+            desired(),
+            ["modify_mount_target_security_groups"],
+            id="it refuses members",
+        ),
+        pytest.param(
+            existing(mount_target(), groups=THEIRS, ingress_rules=[NFS_FROM_MEMBERS]),
+            desired(),
+            [],
+            id="it admits members",
+        ),
     ],
 )
 def test_the_calls_in_order(now: ExistingFileSystem, target: DesiredFileSystem, operations: list[str]) -> None:
@@ -101,7 +109,7 @@ def test_the_calls_in_order(now: ExistingFileSystem, target: DesiredFileSystem, 
     [
         (existing(mount_target(), policy=FOREIGN), desired(require_tls=True), "has a policy that this cluster did not"),
         (existing(mount_target(vpc_id="vpc-2")), desired(), "has its mount targets in vpc-2, the cluster is in vpc-1"),
-        (existing(mount_target([f"sg-{n}" for n in range(5)])), desired(), "would have 6 security groups"),
+        (existing(mount_target(), groups=[f"sg-{n}" for n in range(5)]), desired(), "would have 6 security groups"),
     ],
 )
 def test_what_is_not_ours_to_change(now: ExistingFileSystem, target: DesiredFileSystem, message: str) -> None:
@@ -110,7 +118,7 @@ def test_what_is_not_ours_to_change(now: ExistingFileSystem, target: DesiredFile
 
 
 def test_a_change_shows_its_difference() -> None:
-    (change,) = decide(existing(THEIRS), desired())
+    (change,) = decide(existing(mount_target(), groups=THEIRS), desired())
     assert change.params == {"MountTargetId": "fsmt-1", "SecurityGroups": ["sg-theirs", "sg-efs"]}
     assert change.before == {"mount_target": {"id": "fsmt-1", "security_groups": ["sg-theirs"]}}
     assert change.after == {"mount_target": {"id": "fsmt-1", "security_groups": ["sg-efs", "sg-theirs"]}}
