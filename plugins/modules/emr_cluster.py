@@ -180,7 +180,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CORE,
-    RANK_TAG,
     tag_list,
     tags_of,
 )
@@ -191,6 +190,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     fixed_differences,
     groups_of,
     idle_seconds_of,
+    ranks_of,
     surplus,
     yarn_site,
 )
@@ -287,13 +287,7 @@ class EmrCluster:
         ids = [str(item["Ec2InstanceId"]) for item in listed]
         if not ids:
             return {}
-        reservations = self._aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=ids)
-        ranks = {
-            str(instance["InstanceId"]): tags_of(instance.get("Tags")).get(RANK_TAG, "")
-            for reservation in reservations
-            for instance in reservation["Instances"]
-        }
-        return {instance: int(rank) if rank.isdecimal() else 0 for instance, rank in ranks.items()}
+        return ranks_of(self._aws.instances(InstanceIds=ids))
 
 
 def spec_of(options: dict[str, Any]) -> EmrSpec:

@@ -126,6 +126,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_
     MachineSpec,
     launch_data,
     needs_version,
+    newest_version,
 )
 
 
@@ -153,9 +154,7 @@ class Template:
         if not existing:
             return self._create(data, tags)
         template_id = str(existing["LaunchTemplateId"])
-        newest = self._aws.call(
-            "ec2", "describe_launch_template_versions", LaunchTemplateId=template_id, Versions=["$Latest"]
-        )["LaunchTemplateVersions"][0]
+        newest = newest_version(self._aws, template_id)
         tags_before = tags_of(existing.get("Tags"))
         self.before = {"data": newest["LaunchTemplateData"], "tags": tags_before}
         version = int(newest["VersionNumber"])

@@ -272,6 +272,11 @@ class Aws:
             if not tokens:
                 return items
 
+    def instances(self, **params: Any) -> list[dict[str, Any]]:
+        """Return the instances of DescribeInstances."""
+        reservations = self.pages("ec2", "describe_instances", "Reservations", **params)
+        return [instance for reservation in reservations for instance in reservation["Instances"]]
+
     def content(self, bucket: str, key: str, owner: str = "", most: int | None = None) -> bytes:
         """Return an object, up to `most` bytes. With `owner`, the bucket must be that account's."""
         owned = {"ExpectedBucketOwner": owner} if owner else {}
@@ -312,7 +317,10 @@ class Aws:
 def _tokens(client: Any, operation: str) -> dict[str, str]:
     """Return the params of the next page's call by the keys of the answer; none if the call has no pages."""
     if not client.can_paginate(operation):
-        return {}
+        # botocore knows no pages of some calls that have them, such as EMR's list_release_labels.
+        model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation])
+        members = [shape.members if shape else {} for shape in (model.input_shape, model.output_shape)]
+        return {token: token for token in ("NextToken", "Marker") if all(token in names for names in members)}
     pager = client.get_paginator(operation)._pagination_cfg
     keys, params = pager["output_token"], pager["input_token"]
     if isinstance(keys, str):

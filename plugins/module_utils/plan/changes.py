@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RANK_TAG, RUN_TAG, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RUN_TAG, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL, earliest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import surplus
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import ranks_of, surplus
 
 ENDS = {TTL: "ttl_hours", IDLE: "idle_minutes"}
 """The settings of the scheduled ends."""
@@ -74,14 +74,10 @@ def _check_workers(facts: AccountFacts, cluster: Cluster, request: Request) -> I
 
 def _used(facts: AccountFacts, count: int, allowed: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Return the ranks and runs of the workers that runs use and that would be terminated."""
-    tags = {str(machine["InstanceId"]): tags_of(machine.get("Tags")) for machine in facts.leaving_workers}
-    ranks = {machine: int(rank) if (rank := tags[machine].get(RANK_TAG, "")).isdecimal() else 0 for machine in tags}
+    runs = {str(machine["InstanceId"]): tags_of(machine.get("Tags")).get(RUN_TAG) for machine in facts.leaving_workers}
+    ranks = ranks_of(facts.leaving_workers)
     leaving = surplus(ranks, count)
-    return {
-        machine: (ranks[machine], run)
-        for machine in leaving
-        if (run := tags[machine].get(RUN_TAG, "")) and machine not in allowed
-    }
+    return {machine: (ranks[machine], run) for machine in leaving if (run := runs[machine]) and machine not in allowed}
 
 
 def _check_ends(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
@@ -31,7 +31,9 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import image
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.quotas import AccountQuota
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters, groups_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import newest_version
 
+Answer = TypeVar("Answer")
 Cluster = Mapping[str, Any]
 Item = Mapping[str, Any]
 """An item of an answer of AWS."""
@@ -119,9 +121,9 @@ class AccountFacts:
     foreign_actions: Sequence[ForeignAction] = ()
     """The other scheduled actions of the groups."""
     actions_to_delete: Sequence[ForeignAction] = ()
+    """Those of them that the operator has named."""
     unknown_actions: Sequence[str] = ()
     """Names of actions to delete that no action of others has."""
-    """Those of them that the operator has named."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -143,18 +145,16 @@ def gather_facts(
     types = _describe_types(reader, cluster)
     is_type_missing = types is not None and len(types) < len(type_names(cluster))
     limits = _describe_quotas(reader, cluster, types or {})
-    vpcs = reader.ec2("describe_vpcs", "Vpcs", _vpc_filters(cluster))
-    external_vpc = cluster["vpc_id"] if vpcs else ""
-    subnet_ids = sorted({*cluster["public_subnet_ids"], *cluster["private_subnet_ids"]})
     group_ids = cluster["security_group_ids"]
-    file_systems = _describe_file_systems(reader, cluster)
-    emr_clusters = reader.emr_clusters(cluster["name"])
+    emr_clusters = reader.read(find_clusters, aws, cluster["name"])
     groups = reader.pages(
         "autoscaling",
         "describe_auto_scaling_groups",
         "AutoScalingGroups",
         AutoScalingGroupNames=list(Names(cluster["name"]).groups.values()),
     )
+    offers = ("describe_instance_type_offerings", "InstanceTypeOfferings")
+    all_types = reader.ec2(*offers, LocationType="region") if is_type_missing else []
     return AccountFacts(
         region=aws.region,
         account=account,
@@ -165,21 +165,13 @@ def gather_facts(
         emr_clusters=emr_clusters,
         emr=_describe_emr(reader, cluster, account, emr_clusters or ()) if emr else None,
         types=types,
-        offered_types=_describe_offered_types(reader) if is_type_missing else [],
+        offered_types=sorted(offer["InstanceType"] for offer in all_types or ()),
         image=_describe_image(reader, cluster, types or {}),
         quotas=limits,
         other_instances=_describe_other_instances(reader, cluster, limits),
         account_usage=_describe_account_usage(reader, cluster, emr),
-        vpcs=vpcs,
-        subnets=reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}) if external_vpc else None,
-        route_tables=(
-            reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": [external_vpc]}) if external_vpc else None
-        ),
-        endpoints=(
-            reader.ec2("describe_vpc_endpoints", "VpcEndpoints", {"vpc-id": [external_vpc]}) if external_vpc else None
-        ),
-        file_systems=file_systems,
-        mount_targets=_describe_mount_targets(reader, file_systems),
+        **_describe_vpc(reader, cluster),
+        **_describe_file_systems(reader, cluster),
         security_groups=(
             reader.ec2("describe_security_groups", "SecurityGroups", {"group-id": group_ids}) if group_ids else None
         ),
@@ -188,10 +180,12 @@ def gather_facts(
             "AvailabilityZones",
             {"zone-type": ["availability-zone"], "state": ["available"]},
         ),
-        offers=_describe_offers(reader, sorted(types)) if types else [],
+        offers=(
+            reader.ec2(*offers, {"instance-type": sorted(types)}, LocationType="availability-zone") if types else []
+        ),
         # Without a filter, as a name with an asterisk would match other key pairs.
         key_pairs=reader.ec2("describe_key_pairs", "KeyPairs") if cluster["key_name"] else None,
-        disk_key="" if emr else reader.disk_key(),
+        disk_key="" if emr else _disk_key(aws),
         failures=tuple(reader.failures),
         pins=pins,
         prices=current_prices(aws, sorted(types or ()), emr),
@@ -207,15 +201,14 @@ def _describe_workers(
     filters = {f"tag:{GROUP_TAG}": [name]}
     if emr_clusters:
         flow = str(emr_clusters[0]["Id"])
-        count = reader.worker_count(flow)
+        core = reader.read(groups_of, reader.aws, flow)
+        count = None if core is None else int(core.get(CORE, {}).get("RequestedInstanceCount", 0))
         filters = {f"tag:{JOB_FLOW_TAG}": [flow], f"tag:{GROUP_ROLE_TAG}": [CORE]}
     if count is None or count <= cluster["worker_count"]:
         return {"worker_count": count}
-    reservations = reader.ec2(
-        "describe_instances", "Reservations", {**filters, "instance-state-name": ["pending", "running"]}
-    )
-    machines = [instance for reservation in reservations or () for instance in reservation["Instances"]]
-    return {"worker_count": count, "leaving_workers": machines}
+    living = {"instance-state-name": ["pending", "running"]}
+    machines = reader.read(reader.aws.instances, Filters=_filters({**filters, **living}))
+    return {"worker_count": count, "leaving_workers": machines or []}
 
 
 def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[str]) -> dict[str, Any]:
@@ -235,75 +228,63 @@ def _describe_actions(reader: _Reader, cluster: str, delete_actions: Sequence[st
 
 
 class _Reader:
+    """Calls that fail are failures of the plan, and their answer is None."""
+
     def __init__(self, aws: Aws) -> None:
-        self._aws = aws
+        self.aws = aws
         self.failures: list[str] = []
 
-    def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any] | None:
-        """Return the items of all pages, or None if the call fails."""
+    def read(self, call: Callable[..., Answer], *words: Any, **params: Any) -> Answer | None:
         try:
-            return self._aws.pages(service, operation, key, **params)
+            return call(*words, **params)
         except AwsError as error:
-            self._add(error)
+            if error.is_fatal:
+                raise
+            self.failures.append(str(error))
             return None
 
-    def ec2(self, operation: str, key: str, filters: Mapping[str, Sequence[str]] | None = None) -> list[Any] | None:
-        if not filters:
-            return self.pages("ec2", operation, key)
-        return self.pages(
-            "ec2", operation, key, Filters=[{"Name": name, "Values": list(values)} for name, values in filters.items()]
-        )
+    def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any] | None:
+        return self.read(self.aws.pages, service, operation, key, **params)
+
+    def ec2(
+        self, operation: str, key: str, filters: Mapping[str, Sequence[str]] | None = None, **params: Any
+    ) -> list[Any] | None:
+        filtered = {"Filters": _filters(filters)} if filters else {}
+        return self.pages("ec2", operation, key, **filtered, **params)
 
     def call(self, service: str, operation: str, *missing: str, **params: Any) -> dict[str, Any] | None:
-        """Return the answer, empty for the error codes `missing`, or None if the call fails otherwise."""
-        try:
-            return self._aws.find(service, operation, missing, **params)
-        except AwsError as error:
-            self._add(error)
-            return None
+        """Return the answer, empty for the error codes `missing`."""
+        return self.read(self.aws.find, service, operation, missing, **params)
 
-    def emr_clusters(self, name: str) -> list[Any] | None:
-        try:
-            return list(find_clusters(self._aws, name))
-        except AwsError as error:
-            self._add(error)
-            return None
 
-    def worker_count(self, cluster_id: str) -> int | None:
-        try:
-            return int(groups_of(self._aws, cluster_id).get(CORE, {}).get("RequestedInstanceCount", 0))
-        except AwsError as error:
-            self._add(error)
-            return None
+def _filters(filters: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    return [{"Name": name, "Values": list(values)} for name, values in filters.items()]
 
-    def disk_key(self) -> str:
-        """Return the account's own KMS key that encrypts all new disks; empty if there is none or it cannot be read."""
-        try:
-            if not self._aws.call("ec2", "get_ebs_encryption_by_default")["EbsEncryptionByDefault"]:
-                return ""
-            key = str(self._aws.call("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
-        except AwsError as error:
-            if error.is_fatal:
-                raise
+
+def _disk_key(aws: Aws) -> str:
+    """Return the account's own KMS key that encrypts all new disks; empty if there is none or it cannot be read."""
+    try:
+        if not aws.call("ec2", "get_ebs_encryption_by_default")["EbsEncryptionByDefault"]:
             return ""
-        return "" if key.endswith(_KEY_OF_AWS) else key
-
-    def bucket_problem(self, bucket: str, account: str) -> str:
-        """Return why EMR's machines could not write to a bucket; empty if they could."""
-        try:
-            self._aws.call("s3", "head_bucket", Bucket=bucket, ExpectedBucketOwner=account)
-        except AwsError as error:
-            if error.is_fatal:
-                raise
-            if error.code == "404":
-                return f"there is no bucket {bucket}"
-            return f"the bucket {bucket} cannot be used, as it does not belong to this account or refuses access"
-        return ""
-
-    def _add(self, error: AwsError) -> None:
+        key = str(aws.call("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
+    except AwsError as error:
         if error.is_fatal:
-            raise error
-        self.failures.append(str(error))
+            raise
+        return ""
+    return "" if key.endswith(_KEY_OF_AWS) else key
+
+
+def _bucket_problem(aws: Aws, bucket: str, account: str) -> str:
+    """Return why EMR's machines could not write to a bucket; empty if they could."""
+    try:
+        aws.call("s3", "head_bucket", Bucket=bucket, ExpectedBucketOwner=account)
+    except AwsError as error:
+        if error.is_fatal:
+            raise
+        if error.code == "404":
+            return f"there is no bucket {bucket}"
+        return f"the bucket {bucket} cannot be used, as it does not belong to this account or refuses access"
+    return ""
 
 
 def _describe_emr(reader: _Reader, cluster: Cluster, account: str, existing: Sequence[Item]) -> EmrFacts:
@@ -318,47 +299,26 @@ def _describe_emr(reader: _Reader, cluster: Cluster, account: str, existing: Seq
         unknown = ("ValidationException", "InvalidRequestException")
         described = reader.call("emr", "describe_release_label", *unknown, ReleaseLabel=release)
     applications = None if described is None else [str(item["Name"]) for item in described.get("Applications") or ()]
+    types = None
+    if applications:
+        types = reader.pages("emr", "list_supported_instance_types", "SupportedInstanceTypes", ReleaseLabel=release)
     return EmrFacts(
         applications,
-        _types_of_emr(reader, release) if applications else None,
-        reader.bucket_problem(bucket, account) if bucket else "",
+        None if types is None else [str(item["Type"]) for item in types],
+        _bucket_problem(reader.aws, bucket, account) if bucket else "",
         release,
     )
 
 
 def _newest_release(reader: _Reader) -> str:
-    """Return the newest release of the series in the region, empty if it has none or they cannot be listed. botocore
-    knows no pages of this call."""
-    labels: list[str] = []
-    more: dict[str, str] = {}
-    while True:
-        answer = reader.call("emr", "list_release_labels", Filters={"Prefix": SERIES}, **more)
-        if answer is None:
-            return ""
-        labels += map(str, answer.get("ReleaseLabels") or ())
-        if not answer.get("NextToken"):
-            break
-        more = {"NextToken": answer["NextToken"]}
-    known = [label for label in labels if re.fullmatch(re.escape(SERIES) + r"\d+\.\d+", label)]
+    """Return the newest release of the series in the region, empty if it has none or they cannot be listed."""
+    labels = reader.pages("emr", "list_release_labels", "ReleaseLabels", Filters={"Prefix": SERIES})
+    known = [label for label in labels or () if re.fullmatch(re.escape(SERIES) + r"\d+\.\d+", label)]
     return max(known, key=release_number, default="")
 
 
 def release_number(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", release))
-
-
-def _types_of_emr(reader: _Reader, release: str) -> list[str] | None:
-    """Return the types that a release offers. botocore knows no pages of this call."""
-    names: list[str] = []
-    more: dict[str, str] = {}
-    while True:
-        answer = reader.call("emr", "list_supported_instance_types", ReleaseLabel=release, **more)
-        if answer is None:
-            return None
-        names += [str(item["Type"]) for item in answer.get("SupportedInstanceTypes") or ()]
-        if not answer.get("Marker"):
-            return names
-        more = {"Marker": answer["Marker"]}
 
 
 def type_names(cluster: Cluster) -> dict[str, str]:
@@ -396,15 +356,20 @@ def _describe_types(reader: _Reader, cluster: Cluster) -> dict[str, InstanceType
     return None if described is None else {kind["InstanceType"]: instance_type(kind) for kind in described}
 
 
-def _describe_offered_types(reader: _Reader) -> list[str]:
-    offers = reader.pages("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings", LocationType="region")
-    return sorted(offer["InstanceType"] for offer in offers or ())
-
-
-def _vpc_filters(cluster: Cluster) -> dict[str, list[str]]:
-    if cluster["vpc_id"]:
-        return {"vpc-id": [cluster["vpc_id"]]}
-    return {f"tag:{CLUSTER_TAG}": [cluster["name"]], "tag:Name": [Names(cluster["name"]).of("vpc")]}
+def _describe_vpc(reader: _Reader, cluster: Cluster) -> dict[str, Any]:
+    """Return the facts about the VPC. The parts of one that the settings do not name are not read."""
+    vpc_id, name = cluster["vpc_id"], cluster["name"]
+    own = {f"tag:{CLUSTER_TAG}": [name], "tag:Name": [Names(name).of("vpc")]}
+    vpcs = reader.ec2("describe_vpcs", "Vpcs", {"vpc-id": [vpc_id]} if vpc_id else own)
+    if not vpcs or not vpc_id:
+        return {"vpcs": vpcs, "subnets": None, "route_tables": None, "endpoints": None}
+    subnet_ids = sorted({*cluster["public_subnet_ids"], *cluster["private_subnet_ids"]})
+    return {
+        "vpcs": vpcs,
+        "subnets": reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}),
+        "route_tables": reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": [vpc_id]}),
+        "endpoints": reader.ec2("describe_vpc_endpoints", "VpcEndpoints", {"vpc-id": [vpc_id]}),
+    }
 
 
 def _describe_image(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> ImageFacts:
@@ -426,21 +391,14 @@ def _pinned_image_id(reader: _Reader, cluster: str, setting: str) -> str:
     filters = {"launch-template-name": [Names(cluster).workers_group], f"tag:{CLUSTER_TAG}": [cluster]}
     for template in reader.ec2("describe_launch_templates", "LaunchTemplates", filters) or ():
         if tags_of(template.get("Tags")).get(IMAGE_TAG) == setting:
-            versions = reader.pages(
-                "ec2",
-                "describe_launch_template_versions",
-                "LaunchTemplateVersions",
-                LaunchTemplateId=template["LaunchTemplateId"],
-                Versions=["$Latest"],
-            )
-            return str(versions[0]["LaunchTemplateData"].get("ImageId", "")) if versions else ""
+            newest = reader.read(newest_version, reader.aws, template["LaunchTemplateId"])
+            return str(newest["LaunchTemplateData"].get("ImageId", "")) if newest else ""
     return ""
 
 
 def _describe_ami(reader: _Reader, image_id: str) -> list[Any] | None:
     # A filter does not name an image: AWS hides deprecated ones of other owners from it.
-    filters = [{"Name": "image-id", "Values": [image_id]}]
-    return reader.pages("ec2", "describe_images", "Images", Filters=filters, IncludeDeprecated=True)
+    return reader.ec2("describe_images", "Images", {"image-id": [image_id]}, IncludeDeprecated=True)
 
 
 def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceType]) -> ImageFacts:
@@ -494,36 +452,23 @@ def _describe_quota(reader: _Reader, service: str, code: str) -> Item | None:
 def _describe_other_instances(reader: _Reader, cluster: Cluster, limits: Mapping[str, Item]) -> list[Any] | None:
     if not any(limit["Value"] < UNLIMITED_VCPUS for limit in limits.values()):
         return []
-    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    reservations = reader.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000)
-    if reservations is None:
+    filters = _filters({"instance-state-name": ["pending", "running"]})
+    instances = reader.read(reader.aws.instances, Filters=filters, MaxResults=1000)
+    if instances is None:
         return None
-    instances = [instance for reservation in reservations for instance in reservation["Instances"]]
     return [instance for instance in instances if tags_of(instance.get("Tags")).get(CLUSTER_TAG) != cluster["name"]]
 
 
-def _describe_file_systems(reader: _Reader, cluster: Cluster) -> list[Any] | None:
+def _describe_file_systems(reader: _Reader, cluster: Cluster) -> dict[str, Any]:
+    """Return the facts about the file system of the settings, or about those with the cluster's tag."""
     if cluster["efs_id"]:
         answer = reader.call("efs", "describe_file_systems", "FileSystemNotFound", FileSystemId=cluster["efs_id"])
-        return None if answer is None else answer.get("FileSystems", [])
-    systems = reader.pages("efs", "describe_file_systems", "FileSystems")
-    if systems is None:
-        return None
-    tagged = [system for system in systems if tags_of(system.get("Tags")).get(CLUSTER_TAG) == cluster["name"]]
-    return [system for system in tagged if system.get("LifeCycleState") not in ("deleting", "deleted")]
-
-
-def _describe_mount_targets(reader: _Reader, systems: Sequence[Item] | None) -> list[Any] | None:
-    if not systems:
-        return None
-    return reader.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=systems[0]["FileSystemId"])
-
-
-def _describe_offers(reader: _Reader, types: Sequence[str]) -> list[Any] | None:
-    return reader.pages(
-        "ec2",
-        "describe_instance_type_offerings",
-        "InstanceTypeOfferings",
-        LocationType="availability-zone",
-        Filters=[{"Name": "instance-type", "Values": types}],
-    )
+        systems = None if answer is None else answer.get("FileSystems", [])
+    elif (systems := reader.pages("efs", "describe_file_systems", "FileSystems")) is not None:
+        tagged = [system for system in systems if tags_of(system.get("Tags")).get(CLUSTER_TAG) == cluster["name"]]
+        systems = [system for system in tagged if system.get("LifeCycleState") not in ("deleting", "deleted")]
+    targets = None
+    if systems:
+        first = systems[0]["FileSystemId"]
+        targets = reader.pages("efs", "describe_mount_targets", "MountTargets", FileSystemId=first)
+    return {"file_systems": systems, "mount_targets": targets}

@@ -23,6 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes impo
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import groups_of, idle_seconds_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import newest_version
 
 _NO_RECORD = "the cluster's bucket has no record of its settings (settings.json)"
 _EXAMPLES = {"ttl_hours": 8, "idle_minutes": 60}
@@ -69,7 +70,8 @@ def _of_groups(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any
     templates = {str(template["LaunchTemplateName"]): template for template in listed}
     if len(templates) < len(names):
         return {}
-    workers, master = (_template_data(aws, templates[names[role]]["LaunchTemplateId"]) for role in (WORKER, MASTER))
+    ids = [templates[names[role]]["LaunchTemplateId"] for role in (WORKER, MASTER)]
+    workers, master = (newest_version(aws, template_id)["LaunchTemplateData"] for template_id in ids)
     disks = [dict(item["Ebs"]) for item in workers.get("BlockDeviceMappings") or () if item.get("Ebs")]
     disk: dict[str, Any] = disks[0] if disks else {}
     group = (facts.groups or [{}])[0]
@@ -84,18 +86,6 @@ def _of_groups(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any
         "spot": workers.get("InstanceMarketOptions", {}).get("MarketType") == "spot",
         **_vpc(aws, facts, cluster, str(group.get("VPCZoneIdentifier", ""))),
     }
-
-
-def _template_data(aws: Aws, template_id: str) -> dict[str, Any]:
-    """Return the data of the newest version of a launch template."""
-    versions = aws.pages(
-        "ec2",
-        "describe_launch_template_versions",
-        "LaunchTemplateVersions",
-        LaunchTemplateId=template_id,
-        Versions=["$Latest"],
-    )
-    return dict(versions[0]["LaunchTemplateData"])
 
 
 def _of_emr(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:

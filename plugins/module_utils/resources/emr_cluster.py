@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     CLUSTER_TAG,
     CORE,
     PRIMARY,
+    RANK_TAG,
     tag_list,
     tags_of,
 )
@@ -225,6 +226,12 @@ def fixed_differences(spec: EmrSpec, cluster: Listed, groups: Mapping[str, Liste
         for what, value in desired.items()
         if actual[what] != value
     ]
+
+
+def ranks_of(instances: Iterable[Listed]) -> dict[str, int]:
+    """Return the ranks of machines by their tags, 0 for one without."""
+    tags = {str(instance["InstanceId"]): tags_of(instance.get("Tags")) for instance in instances}
+    return {machine: int(rank) if (rank := tags[machine].get(RANK_TAG, "")).isdecimal() else 0 for machine in tags}
 
 
 def surplus(ranks: Mapping[str, int], count: int) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
 
 
@@ -32,6 +33,12 @@ class MachineSpec:
     efa_cards: Sequence[int] = ()
     user_data: str = ""
     spot: bool = False
+
+
+def newest_version(aws: Aws, template_id: str) -> dict[str, Any]:
+    """Return the newest version of a launch template, with its `LaunchTemplateData`."""
+    answer = aws.call("ec2", "describe_launch_template_versions", LaunchTemplateId=template_id, Versions=["$Latest"])
+    return dict(answer["LaunchTemplateVersions"][0])
 
 
 def launch_data(machine: MachineSpec) -> dict[str, Any]:

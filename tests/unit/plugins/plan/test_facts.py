@@ -51,18 +51,18 @@ def test_all_types_of_a_release_are_read_page_by_page(
     read: Read, aws: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = read().emr
-    find = Aws.find
+    call = Aws.call
     pages = iter([("", ["a.large", "b.large"]), ("2", ["c.large"]), ("3", [])])
 
-    def paged(self: Aws, service: str, operation: str, *missing: Any, **params: Any) -> dict[str, Any]:
+    def paged(self: Aws, service: str, operation: str, **params: Any) -> dict[str, Any]:
         if operation != "list_supported_instance_types":
-            return find(self, service, operation, *missing, **params)
+            return call(self, service, operation, **params)
         marker, names = next(pages)
         assert (params["ReleaseLabel"], params.get("Marker", "")) == ("emr-7.14.0", marker)
         following = {"": {"Marker": "2"}, "2": {"Marker": "3"}}.get(marker, {})
         return {**({"SupportedInstanceTypes": [{"Type": name} for name in names]} if names else {}), **following}
 
-    monkeypatch.setattr(Aws, "find", paged)
+    monkeypatch.setattr(Aws, "call", paged)
     emr = read().emr
     assert emr and whole and emr.types == ["a.large", "b.large", "c.large"] and emr.applications == whole.applications
 
@@ -74,17 +74,17 @@ def test_a_release_that_does_not_exist_has_no_applications_and_its_types_are_not
 
 
 def test_the_release_is_the_newest_of_its_series(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = Aws.find
+    call = Aws.call
     pages = iter([("", ["emr-7.9.0", "emr-7.14.0"]), ("2", ["emr-7.13.1", "emr-7.15.0-beta"])])
 
-    def paged(self: Aws, service: str, operation: str, *missing: Any, **params: Any) -> dict[str, Any]:
+    def paged(self: Aws, service: str, operation: str, **params: Any) -> dict[str, Any]:
         if operation != "list_release_labels":
-            return find(self, service, operation, *missing, **params)
+            return call(self, service, operation, **params)
         token, labels = next(pages)
         assert (params["Filters"], params.get("NextToken", "")) == ({"Prefix": "emr-7."}, token)
         return {"ReleaseLabels": labels, **({} if token else {"NextToken": "2"})}
 
-    monkeypatch.setattr(Aws, "find", paged)
+    monkeypatch.setattr(Aws, "call", paged)
     gathered = read().emr
     assert gathered and gathered.release == "emr-7.14.0" and gathered.applications
 

@@ -40,8 +40,6 @@ class Answers:
             tags = tag_list({"deeplearning:image": self._image})
             ids = ("master", "workers")
             return [{"LaunchTemplateName": f"red-{i}", "LaunchTemplateId": f"lt-{i}", "Tags": tags} for i in ids]
-        if operation == "describe_launch_template_versions":
-            return [{"LaunchTemplateData": self._data[params["LaunchTemplateId"]]}]
         if operation == "list_instance_groups":
             types = {"MASTER": "m5.xlarge", "CORE": "g5.2xlarge"}
             return [{"InstanceGroupType": role, "InstanceType": name} for role, name in types.items()]
@@ -49,6 +47,8 @@ class Answers:
         return [{"VpcId": self._vpc}]
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        if operation == "describe_launch_template_versions":
+            return {"LaunchTemplateVersions": [{"LaunchTemplateData": self._data[params["LaunchTemplateId"]]}]}
         assert operation == "get_auto_termination_policy"
         return {"AutoTerminationPolicy": {"IdleTimeout": 1800}}
 

@@ -70,15 +70,13 @@ class Emr:
                 for role, kind, count in groups
             ],
             "list_instances": [{"Ec2InstanceId": f"i-{number}"} for number in range(self.core)],
-            "describe_instances": [
-                {
-                    "Instances": [
-                        {"InstanceId": f"i-{number}", "Tags": tag_list({"deeplearning:rank": str(9 - number)})}
-                        for number in range(self.core)
-                    ]
-                }
-            ],
         }[operation]
+
+    def instances(self, **_params: Any) -> list[Any]:
+        return [
+            {"InstanceId": f"i-{number}", "Tags": tag_list({"deeplearning:rank": str(9 - number)})}
+            for number in range(self.core)
+        ]
 
     def call(self, _service: str, operation: str, **params: Any) -> dict[str, Any]:
         if operation == "describe_cluster":
