@@ -136,9 +136,7 @@ class MadeCluster:
 
     def file_system(self) -> None:
         """Create the file system, and its mount target with the cluster's security group."""
-        system = self.efs.create_file_system(
-            CreationToken=self.names.file_system_token, Tags=tag_list(self.tags("efs"))
-        )
+        system = self.efs.create_file_system(CreationToken=self.names.cluster, Tags=tag_list(self.tags("efs")))
         self.ids["file_system"] = system["FileSystemId"]
         self.wait(1)
         target = self.efs.create_mount_target(

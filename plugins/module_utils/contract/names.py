@@ -89,11 +89,6 @@ class Names:
         """The data sets of all clusters of an account and region: it outlives each of them."""
         return f"{self.account}-{self.region}-deeplearning-data"
 
-    @property
-    def file_system_token(self) -> str:
-        """The creation token: it makes a repeated creation find what the first one made."""
-        return self.cluster
-
 
 def domain(partition: str) -> str:
     """Return the domain of AWS's services in a part of AWS."""

@@ -135,7 +135,7 @@ def test_names_of_resources() -> None:
     )
     assert security_groups == [CLUSTER.of("members"), CLUSTER.of("efs"), CLUSTER.of("ssh")]
     storage = "roles/storage/tasks/main.yml"
-    assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.file_system_token
+    assert rendered(storage, "creation_token", storage_cluster="red") == CLUSTER.cluster
 
 
 @pytest.mark.parametrize("role", ["iam", "machines", "network", "storage"])

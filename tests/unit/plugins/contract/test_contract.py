@@ -129,7 +129,7 @@ def test_things_of_a_cluster_have_names_that_only_it_has() -> None:
     assert [red.groups[role] for role in ("master", "worker")] == [red.master_group, red.workers_group]
     assert red.identity("worker") == "red-us-east-1-worker" and red.bucket == "red-123456789012-us-east-1"
     assert red.data_bucket == blue.data_bucket == "123456789012-us-east-1-deeplearning-data"
-    assert (red.file_system_token, red.of("x")) == ("red", "red-x")
+    assert red.of("x") == "red-x"
     assert [names.domain(part) for part in ("aws", "aws-cn", "aws-us-gov")] == [
         "amazonaws.com",
         "amazonaws.com.cn",
