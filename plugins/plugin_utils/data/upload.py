@@ -20,8 +20,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import ON_DEMAND, Dataset, DatasetFile
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import (
     CHUNK,
+    Download,
     DownloadError,
-    download_first,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
@@ -277,7 +277,7 @@ def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, disp
     try:
         urls = (*part.mirrors, part.url)
         unfinished = file.with_name(f"{part.name}.part")
-        return download_first(urls, unfinished, check, show, _open, check_space, display.message)
+        return Download(unfinished, show, _open, check_space).fetch_first(urls, check, display.message)
     except DownloadError as error:
         generated = "; or train on generated data (ansible-playbook deeplearning.aws.train -e dataset=generated)"
         raise UserError(

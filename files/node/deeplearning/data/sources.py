@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
-from deeplearning.contract.download import CHUNK, DownloadError, download_first
+from deeplearning.contract.download import CHUNK, Download, DownloadError
 from deeplearning.contract.errors import UserError
 
 PARALLEL_FILES = 8
@@ -74,7 +74,7 @@ def fetch_urls(
         require_space(file.parent, needed)
 
     try:
-        download_first(urls, file, check, report, _open_url, check_space, note)
+        Download(file, report, _open_url, check_space).fetch_first(urls, check, note)
     except DownloadError as error:
         raise UserError(f"{error}: {advice}") from None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import download as module
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import DownloadError, download
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import Download, DownloadError
 
 CONTENT = b"0123456789"
 
@@ -47,7 +47,8 @@ class Site:
         return Response(rest, 206 if start else 200, length)
 
     def fetch(self, file: Path) -> None:
-        download("https://h/file", file, lambda *sizes: self.progress.append(sizes), self.open, self.spaces.append)
+        download = Download(file, lambda *sizes: self.progress.append(sizes), self.open, self.spaces.append)
+        download.fetch("https://h/file")
 
 
 def refusal(code: int, content_range: str = "") -> urllib.error.HTTPError:
@@ -142,5 +143,5 @@ def test_a_lack_of_space_is_found_before_anything_is_written(site: Site, tmp_pat
         raise ValueError(size)
 
     with pytest.raises(ValueError, match="10"):
-        download("https://h/file", tmp_path / "file", lambda *_: None, site.open, refuse)
+        Download(tmp_path / "file", lambda *_: None, site.open, refuse).fetch("https://h/file")
     assert not (tmp_path / "file").exists()
