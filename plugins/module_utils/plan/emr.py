@@ -124,7 +124,7 @@ def _check_image(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     if not facts.image.described or release_number(release) < FIRST_WITH_PYTHON:
         return
     image = facts.image.described[0]
-    name = image.get("Name") or image["ImageId"]
+    name = images.name_of(image)
     if not images.matches(image, _AMAZON_LINUX_2023):
         problem = (
             f"EMR's release {release} takes images of Amazon Linux 2023 alone, and {name} does not look "

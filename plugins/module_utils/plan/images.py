@@ -60,14 +60,14 @@ def user_of(image: Mapping[str, Any]) -> str:
     )
 
 
-def can_install_efs_utils(image: Mapping[str, Any]) -> bool:
-    """Return whether the image's system has a package of amazon-efs-utils: Amazon Linux alone has one."""
+def name_of(image: Mapping[str, Any]) -> str:
+    return str(image.get("Name") or image["ImageId"])
+
+
+def is_amazon_linux(image: Mapping[str, Any]) -> bool:
+    """Return whether the image's system is Amazon Linux: it alone has a package of amazon-efs-utils, and it has none of
+    Prometheus, which any other may have."""
     return matches(image, _AMAZON_LINUX)
-
-
-def has_prometheus(image: Mapping[str, Any]) -> bool:
-    """Return whether the image's system has packages of Prometheus. Any but Amazon Linux may."""
-    return not matches(image, _AMAZON_LINUX)
 
 
 def matches(image: Mapping[str, Any], pattern: str) -> bool:
@@ -82,7 +82,7 @@ def can_boot(image: Mapping[str, Any]) -> bool:
 
 def has_new_python(image: Mapping[str, Any]) -> bool:
     """Return whether the image's system has Python 3.11 or newer without a further package."""
-    return re.search(_OWN_NEW_PYTHON, _text(image)) is not None
+    return matches(image, _OWN_NEW_PYTHON)
 
 
 def _text(image: Mapping[str, Any]) -> str:

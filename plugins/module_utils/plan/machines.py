@@ -117,7 +117,7 @@ def _unknown_family(region: str, family: str, architecture: str, families: list[
 
 
 def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -> Iterator[Finding]:
-    value = cluster["image"]
+    value, name = cluster["image"], images.name_of(image)
     if image.get("State") not in (None, "available"):
         yield setting_problem("image", value, f"{image['ImageId']} is {image['State']}", USUAL_FAMILY)
     if image.get("Platform") == "windows":
@@ -131,18 +131,13 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
             setting = type_names(cluster)[kind["name"]]
             problem = f"it cannot run the image {value}: {why}{_other_driver(facts, why)}"
             yield setting_problem(setting, kind["name"], problem, "g5.xlarge")
-    if cluster["efs_tls"] and not images.can_install_efs_utils(image):
+    if cluster["efs_tls"] and not images.is_amazon_linux(image):
         yield _without_efs_utils(value, image)
-    if cluster["monitoring"] and not images.has_prometheus(image):
-        problem = (
-            f"the image {image.get('Name') or image['ImageId']} is Amazon Linux, which has no package of Prometheus"
-        )
+    if cluster["monitoring"] and images.is_amazon_linux(image):
+        problem = f"the image {name} is Amazon Linux, which has no package of Prometheus"
         yield setting_problem("monitoring", True, f"{problem}: take an image of Ubuntu, or do without", False)
     if not images.can_boot(image) and not images.matches(image, images.TOO_NEW):
-        problem = (
-            f"the image {image.get('Name') or image['ImageId']} shows no system with Python 3.11 or newer, by which "
-            "machines configure themselves"
-        )
+        problem = f"the image {name} shows no system with Python 3.11 or newer, by which machines configure themselves"
         own = note(f"{problem}. Unless it has Python 3.11, 3.12 or 3.13, or a package of it, no machine starts work.")
         yield own if value.startswith("ami-") else setting_problem("image", value, problem, USUAL_FAMILY)
     yield from _check_baked_image(facts, cluster, image)
@@ -151,7 +146,7 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
         problem = f"the image needs {minimum} or more"
         yield setting_problem("root_volume_gib", cluster["root_volume_gib"], problem, minimum)
     if not cluster["login_user"] and not images.user_of(image):
-        problem = f"the image {image.get('Name') or image['ImageId']} does not show its user"
+        problem = f"the image {name} does not show its user"
         yield setting_problem("login_user", '""', problem, "ubuntu")
 
 
@@ -185,7 +180,7 @@ def _other_driver(facts: AccountFacts, why: str) -> str:
 
 def _without_efs_utils(value: str, image: Item) -> Finding:
     """Refuse a family of AWS's images without a package of amazon-efs-utils. The user's own image may contain it."""
-    name = image.get("Name") or image["ImageId"]
+    name = images.name_of(image)
     if value.startswith("ami-"):
         return note(
             f"cluster_efs_tls is true, so {name} must contain amazon-efs-utils, as only Amazon Linux has a package of "

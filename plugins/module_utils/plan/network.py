@@ -43,26 +43,17 @@ def cidrs_in_use(vpc: Item) -> list[str]:
 
 def vpc_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     """Return the VPC of the settings with their subnets by zone, or the cluster's own one, which may not exist yet."""
-    vpc = facts.vpcs[0] if facts.vpcs else {}
-    if cluster["vpc_id"]:
-        return {
-            "external": True,
-            "id": cluster["vpc_id"],
-            "cidr": vpc.get("CidrBlock", ""),
-            "cidrs": cidrs_in_use(vpc),
-            "public_cidr": "",
-            "private_cidr": "",
-            "subnets": _complete_zones(facts, cluster),
-        }
-    public, private = halves(cluster["vpc_cidr"])
+    vpc, is_external = facts.vpcs[0] if facts.vpcs else {}, bool(cluster["vpc_id"])
+    cidr = vpc.get("CidrBlock", "") if is_external else cluster["vpc_cidr"]
+    public, private = ("", "") if is_external else halves(cidr)
     return {
-        "external": False,
-        "id": vpc.get("VpcId", ""),
-        "cidr": cluster["vpc_cidr"],
-        "cidrs": cidrs_in_use(vpc) or [cluster["vpc_cidr"]],
+        "external": is_external,
+        "id": cluster["vpc_id"] or vpc.get("VpcId", ""),
+        "cidr": cidr,
+        "cidrs": cidrs_in_use(vpc) or ([] if is_external else [cidr]),
         "public_cidr": public,
         "private_cidr": private,
-        "subnets": {},
+        "subnets": _complete_zones(facts, cluster) if is_external else {},
     }
 
 
@@ -321,26 +312,6 @@ def check_file_system(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding
         )
 
 
-class _Zones(NamedTuple):
-    existing: list[str]
-    requested: list[str]
-    """Of the settings, or all."""
-    fit: list[str]
-    """Those that offer all types."""
-
-
-def _zones(facts: AccountFacts, cluster: Cluster) -> _Zones | None:
-    if facts.zones is None or facts.offers is None:
-        return None
-    ordered = sorted(facts.zones, key=lambda zone: (zone.get("ZoneId") in LIMITED_ZONES, str(zone["ZoneName"])))
-    existing = [str(zone["ZoneName"]) for zone in ordered]
-    requested = [zone for zone in cluster["availability_zones"] if zone in existing]
-    offered = {(str(offer["InstanceType"]), str(offer["Location"])) for offer in facts.offers}
-    # A type that does not exist has been reported already.
-    fit = [zone for zone in existing if all((name, zone) in offered for name in facts.types or ())]
-    return _Zones(existing, requested if cluster["availability_zones"] else existing, fit)
-
-
 def _limits(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[list[str], str]]:
     """Return each group of zones that something confines the cluster to, and why."""
     instances = [instance for group in facts.groups or () for instance in group.get("Instances") or ()]
@@ -354,39 +325,40 @@ def _limits(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[list[str], 
         yield [efs["zone"]], f"the file system {efs['id']} is in {efs['zone']} alone"
 
 
-def zones_of_plan(facts: AccountFacts, cluster: Cluster) -> list[str]:
-    """Return the zones to try, in order: those that offer the types, and have the existing machines, the user's
-    subnets and a file system of a single zone."""
-    zones = _zones(facts, cluster)
-    left = [zone for zone in zones.requested if zone in zones.fit] if zones else []
-    for allowed, _why in _limits(facts, cluster):
-        left = [zone for zone in left if zone in allowed]
-    return left
+def choose_zones(facts: AccountFacts, cluster: Cluster) -> tuple[list[str], list[Finding]]:
+    """Return the zones to try, in order, and why there are none, or which do not exist.
 
-
-def check_zones(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    zones = _zones(facts, cluster)
-    if zones is None:
-        return
-    unknown = [zone for zone in cluster["availability_zones"] if zone not in zones.existing]
+    They offer the types, and have the existing machines, the user's subnets and a file system of a single zone.
+    """
+    if facts.zones is None or facts.offers is None:
+        return [], []
+    findings = []
+    ordered = sorted(facts.zones, key=lambda zone: (zone.get("ZoneId") in LIMITED_ZONES, str(zone["ZoneName"])))
+    existing = [str(zone["ZoneName"]) for zone in ordered]
+    setting = cluster["availability_zones"]
+    unknown = [zone for zone in setting if zone not in existing]
     if unknown:
-        problem = f"{facts.region} has {join_names(zones.existing)}"
-        yield setting_problem("availability_zones", unknown, problem, zones.existing[:2])
-    left = [zone for zone in zones.requested if zone in zones.fit]
-    if zones.requested and not left and facts.types:
-        yield _no_zone_offers(facts, cluster, zones)
+        problem = f"{facts.region} has {join_names(existing)}"
+        findings.append(setting_problem("availability_zones", unknown, problem, existing[:2]))
+    requested = [zone for zone in setting if zone in existing] if setting else existing
+    offered = {(str(offer["InstanceType"]), str(offer["Location"])) for offer in facts.offers}
+    # A type that does not exist has been reported already.
+    fit = [zone for zone in existing if all((name, zone) in offered for name in facts.types or ())]
+    left = [zone for zone in requested if zone in fit]
+    if requested and not left and facts.types:
+        findings.append(_no_zone_offers(facts, cluster, requested, fit))
     for allowed, why in _limits(facts, cluster):
-        fit, left = left, [zone for zone in left if zone in allowed]
-        if fit and not left:
-            yield Finding(
-                f"The cluster cannot be in {join_names(fit)}, although the instance types are available there: {why}."
-            )
+        before, left = left, [zone for zone in left if zone in allowed]
+        if before and not left:
+            text = f"The cluster cannot be in {join_names(before)}, although the instance types are available there"
+            findings.append(Finding(f"{text}: {why}."))
+    return left, findings
 
 
-def _no_zone_offers(facts: AccountFacts, cluster: Cluster, zones: _Zones) -> Finding:
+def _no_zone_offers(facts: AccountFacts, cluster: Cluster, requested: Sequence[str], fit: Sequence[str]) -> Finding:
     types = " and ".join(sorted(facts.types or ()))
-    if zones.fit:
-        problem = f"none of them has {types}, which {join_names(zones.fit)} have"
-        return setting_problem("availability_zones", zones.requested, problem, zones.fit[:2])
+    if fit:
+        problem = f"none of them has {types}, which {join_names(fit)} have"
+        return setting_problem("availability_zones", requested, problem, fit[:2])
     problem = f"no zone of {facts.region} offers {types}: choose other types"
     return setting_problem("instance_type", cluster["instance_type"], problem)

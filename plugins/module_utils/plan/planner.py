@@ -108,7 +108,7 @@ def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     yield from network.check_vpc(facts, cluster)
     yield from network.check_file_system(facts, cluster)
     yield from network.check_security_groups(facts, cluster)
-    yield from network.check_zones(facts, cluster)
+    yield from network.choose_zones(facts, cluster)[1]
     yield from machines.check_key_pair(facts, cluster)
     yield from _check_foreign_actions(facts)
     yield from _check_max_hourly_cost(facts, cluster)
@@ -188,7 +188,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "emr": emr.of_plan(facts, cluster),
         "ends": {kind: dict(of_groups) for kind, of_groups in facts.ends.items()},
         "delete_actions": [{"group": action.group, "name": action.name} for action in facts.actions_to_delete],
-        "zones": network.zones_of_plan(facts, cluster),
+        "zones": network.choose_zones(facts, cluster)[0],
         "vpc": vpc,
         "image": machines.image_of_plan(facts),
         "user": machines.login_user(facts, cluster),

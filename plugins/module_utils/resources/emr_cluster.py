@@ -203,28 +203,21 @@ def idle_seconds_of(aws: Aws, cluster_id: str) -> int:
 
 def fixed_differences(spec: EmrSpec, cluster: Listed, groups: Mapping[str, Listed]) -> list[str]:
     """Return what EMR cannot change on a living cluster, in words."""
-    actual = {
-        "release": cluster.get("ReleaseLabel", ""),
-        "applications": ", ".join(sorted(str(item["Name"]) for item in cluster.get("Applications") or ())),
-        "image": cluster.get("CustomAmiId") or "",
-        "root volume": cluster.get("EbsRootVolumeSize") or spec.root_volume_gib,
-        "subnet": (cluster.get("Ec2InstanceAttributes") or {}).get("Ec2SubnetId", ""),
-        "primary node's type": groups.get(PRIMARY, {}).get("InstanceType", ""),
-        "core nodes' type": groups.get(CORE, {}).get("InstanceType", ""),
-    }
-    desired = {
-        "release": spec.release,
-        "applications": ", ".join(sorted(spec.applications)),
-        "image": spec.image_id,
-        "root volume": spec.root_volume_gib,
-        "subnet": spec.subnet_id,
-        "primary node's type": spec.primary_type,
-        "core nodes' type": spec.core_type,
-    }
+    places = cluster.get("Ec2InstanceAttributes") or {}
+    applications = [str(item["Name"]) for item in cluster.get("Applications") or ()]
+    compared = [
+        ("release", cluster.get("ReleaseLabel", ""), spec.release),
+        ("applications", ", ".join(sorted(applications)), ", ".join(sorted(spec.applications))),
+        ("image", cluster.get("CustomAmiId") or "", spec.image_id),
+        ("root volume", cluster.get("EbsRootVolumeSize") or spec.root_volume_gib, spec.root_volume_gib),
+        ("subnet", places.get("Ec2SubnetId", ""), spec.subnet_id),
+        ("primary node's type", groups.get(PRIMARY, {}).get("InstanceType", ""), spec.primary_type),
+        ("core nodes' type", groups.get(CORE, {}).get("InstanceType", ""), spec.core_type),
+    ]
     return [
-        f"its {what} is {actual[what] or _OWN} and not {value or _OWN}"
-        for what, value in desired.items()
-        if actual[what] != value
+        f"its {what} is {actual or _OWN} and not {desired or _OWN}"
+        for what, actual, desired in compared
+        if actual != desired
     ]
 
 

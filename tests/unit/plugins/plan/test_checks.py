@@ -178,7 +178,7 @@ def test_each_problem_is_one_sentence(facts: dict[str, Any], settings: dict[str,
 
 def test_subnets_of_the_user_choose_the_zone() -> None:
     assert texts(in_vpc(), **SETTINGS) == []
-    assert network.zones_of_plan(in_vpc(), cluster(**SETTINGS)) == [ZONES[0]]
+    assert network.choose_zones(in_vpc(), cluster(**SETTINGS))[0] == [ZONES[0]]
     plan = planner.resolve(in_vpc(), cluster(**SETTINGS))
     assert plan["vpc"]["subnets"] == {ZONES[0]: {"public": PUBLIC, "private": PRIVATE}}
 

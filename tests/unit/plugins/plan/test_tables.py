@@ -65,9 +65,8 @@ from tests.unit.plugins.plan.facts_kit import (
 )
 def test_what_a_name_shows(name: str, user: str, boots: bool, own_python: bool, prometheus: bool) -> None:
     for image in ({"Name": name}, {"Name": "mine", "Description": f"made from {name}"}):
-        shown = (images.can_boot(image), images.has_new_python(image), images.has_prometheus(image))
+        shown = (images.can_boot(image), images.has_new_python(image), not images.is_amazon_linux(image))
         assert (images.user_of(image), *shown) == (user, boots, own_python, prometheus)
-        assert images.can_install_efs_utils(image) is not prometheus
     tagged = {"Name": name, "Tags": [{"Key": "deeplearning:user", "Value": "me"}]}
     assert images.user_of(tagged) == "me"
 
@@ -313,7 +312,7 @@ LIMITED = [{"ZoneName": ZONES[0], "ZoneId": "use1-az3"}, {"ZoneName": ZONES[1], 
     ],
 )
 def test_the_zones_to_try(facts: AccountFacts, settings: dict[str, Any], zones: list[str]) -> None:
-    assert network.zones_of_plan(facts, cluster(**settings)) == zones
+    assert network.choose_zones(facts, cluster(**settings))[0] == zones
 
 
 def test_zones_that_are_unknown_are_no_problem() -> None:
