@@ -41,51 +41,32 @@ LONGEST_PAUSE = 8.0
 LOGIN, UNREACHABLE = "Login", "Unreachable"
 """Codes of errors that happen before AWS answers."""
 
-_THROTTLED = frozenset(
-    (
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "RequestLimitExceeded",
-        "TooManyRequestsException",
-        "SlowDown",
-        "EC2ThrottledException",
-    )
+_THROTTLED = (
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "RequestLimitExceeded",
+    "TooManyRequestsException",
+    "SlowDown",
+    "EC2ThrottledException",
 )
 _TIMED_OUT = "RequestTimeout"
 """S3's only code with the status 400 for what passes. Failures of AWS itself have a status from 500 on."""
-_DENIED = frozenset(
-    (
-        "AccessDenied",
-        "AccessDeniedException",
-        "UnauthorizedOperation",
-        "NotAuthorized",
-        "403",
-    )
-)
-_EXPIRED = frozenset(
-    (
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "TokenRefreshRequired",
-    )
-)
-_UNKNOWN_CALLER = frozenset(
-    (
-        "InvalidClientTokenId",
-        "UnrecognizedClientException",
-        "InvalidAccessKeyId",
-        "SignatureDoesNotMatch",
-        "IncompleteSignature",
-        "IncompleteSignatureException",
-        "InvalidSignatureException",
-        "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException",
-        "InvalidToken",
-    )
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized", "403")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
+_UNKNOWN_CALLER = (
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "IncompleteSignature",
+    "IncompleteSignatureException",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "InvalidToken",
 )
 """Each service has its own code for a key that it does not know. Two codes have other meanings too (see `_is_unknown`):
 EC2's AuthFailure also refuses resources of other accounts, and S3 answers HEAD with the number 400 alone."""
