@@ -238,17 +238,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner impo
 
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     options = module.params
-    plan, problems = make_plan(
-        aws,
-        options["cluster"],
-        options["dataset"],
-        options["data_on"],
-        options["pins"],
-        options["emr"],
-        options["delete_actions"],
-        Request(**{item.name: options[item.name] for item in fields(Request)}),
-        options["gpu_tables"],
-    )
+    request = Request(**{item.name: options[item.name] for item in fields(Request)})
+    plan, problems = make_plan(aws, options["cluster"], request, options["pins"], options["gpu_tables"])
     if problems:
         raise UserError(join_problems(problems, "{} problems prevent the plan:"))
     return {"changed": False, "plan": plan}

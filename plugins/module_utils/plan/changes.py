@@ -37,6 +37,13 @@ class Request:
     remove_workers: int = 0
     remove_in_use: Sequence[str] = ()
     remove_end: bool = False
+    delete_actions: Sequence[str] = ()
+    """Names of scheduled actions to delete that are not the collection's."""
+    emr: bool = False
+    """Whether the machines are to be EMR's."""
+    dataset: str = ""
+    """A data set to compare with the nodes' own disks."""
+    data_on: str = "node"
 
 
 def check(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
@@ -36,36 +35,30 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings imp
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside
 
 Plan = dict[str, Any]
-NOTHING = changes.Request()
 PARTITION = "aws"
 
 
 def make_plan(
     aws: Aws,
     cluster: Cluster,
-    dataset: str,
-    data_on: str,
+    request: changes.Request,
     pins: Mapping[str, str],
-    on_emr: bool = False,
-    delete_actions: Sequence[str] = (),
-    request: changes.Request = NOTHING,
-    gpu_tables: Mapping[str, gpus.GpuTable] = MappingProxyType({}),
+    gpu_tables: Mapping[str, gpus.GpuTable],
 ) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete.
 
-    A data set that is named is compared with the nodes' own disks, the image with the frameworks' `pins`, and the types
-    with the `gpu_tables` of the frameworks. Of scheduled actions that are not the collection's, those named in
-    `delete_actions` are to be deleted.
+    The image is compared with the frameworks' `pins`, and the types with the `gpu_tables` of the frameworks.
     """
     check_region(aws)
-    facts = gather_facts(aws, cluster, pins, on_emr, delete_actions)
+    facts = gather_facts(aws, cluster, pins, request.emr, request.delete_actions)
     if not request.recorded:
         request = replace(request, before=observed.differences(aws, facts, cluster))
     findings = [*check(facts, cluster), *changes.check(facts, cluster, request)]
     findings += observed.check(facts, cluster, request)
     findings += gpus.check(facts, cluster, gpu_tables)
-    if dataset:
-        findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), data_on)
+    if request.dataset:
+        size = data.size_gib(aws, request.dataset)
+        findings += data.check(facts, cluster, request.dataset, size, request.data_on)
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
     plan = {
         **resolve(facts, cluster),
