@@ -50,7 +50,11 @@ def price_of(aws: Aws, need: Need) -> Price | None:
         return None
     if not need.type:
         return Price(nat, 0.0, need.clusters * need.hours * nat)
-    cost = prices.hourly(listed, need.type, need.type, need.workers, False, DISK_GIB, True, need.public, need.emr)
+    settings = {
+        **{"master_instance_type": need.type, "instance_type": need.type, "worker_count": need.workers, "spot": False},
+        **{"root_volume_gib": DISK_GIB, "root_volume_type": "gp3", "vpc_id": "", "public": need.public},
+    }
+    cost = prices.hourly(listed, settings, need.emr)
     if not cost["known"]:
         return None
     fetched = (FRAMEWORK_GB if need.framework else PACKAGES_GB) * (need.workers + 1) * traffic

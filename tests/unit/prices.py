@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 
@@ -22,3 +25,11 @@ AMOUNTS = {
     "bucket, GB-month": 0.023,
 }
 LIST = PriceList("us-east-1", {item: Price(amount, DATE) for item, amount in AMOUNTS.items()})
+
+
+def hourly(listed: PriceList, master: str, worker: str, emr: bool = False, **settings: Any) -> dict[str, Any]:
+    """Return the hourly costs of a cluster with two workers, unless the settings differ."""
+    usual = {"worker_count": 2, "spot": False, "vpc_id": "", "public": True}
+    types = {"master_instance_type": master, "instance_type": worker}
+    disk = {"root_volume_gib": 100, "root_volume_type": "gp3"}
+    return prices.hourly(listed, {**usual, **types, **disk, **settings}, emr)

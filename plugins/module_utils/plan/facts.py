@@ -28,7 +28,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schedule
     scheduled_ends,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price, current_prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import current_prices
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.quotas import AccountQuota
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters, groups_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import newest_version
@@ -113,6 +114,8 @@ class AccountFacts:
     offers: Sequence[Item] | None
     """Which of the types each zone offers."""
     key_pairs: Sequence[Item] | None
+    prices: PriceList
+    """What the Price List API answers about the types."""
     failures: Sequence[str]
     account_usage: Mapping[AccountQuota, tuple[Item, Sequence[Item]]] = field(default_factory=dict)
     """The quotas of the account that the cluster needs something of, with all that counts towards them."""
@@ -126,8 +129,6 @@ class AccountFacts:
     """Names of actions to delete that no action of others has."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """The versions of the frameworks that machines get now, as checksums."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """What the Price List API answers about the types."""
     worker_count: int | None = None
     """How many workers are requested of AWS, if the cluster exists."""
     disk_key: str = ""
@@ -188,7 +189,7 @@ def gather_facts(
         disk_key="" if emr else _disk_key(aws),
         failures=tuple(reader.failures),
         pins=pins,
-        prices=current_prices(aws, sorted(types or ()), emr),
+        prices=PriceList(aws.region, current_prices(aws, sorted(types or ()), emr)),
     )
 
 

@@ -125,7 +125,7 @@ def _check_max_hourly_cost(facts: AccountFacts, cluster: Cluster) -> Iterator[Fi
     limit = cluster["max_hourly_cost"]
     if limit is None or not facts.types:
         return
-    cost = _hourly(facts, cluster)
+    cost = prices.hourly(facts.prices, cluster, facts.emr is not None)
     unknown = [part for part in cost["parts"] if part["each"] is None]
     accelerated = [part["what"] for part in unknown if facts.types.get(part["type"], {}).get("accelerated")]
     if accelerated:
@@ -195,23 +195,8 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "bucket": names.bucket,
         "efs": network.file_system_of_plan(facts, cluster),
         "quotas": machines.quotas_of_plan(facts, cluster),
-        "hourly": _hourly(facts, cluster),
+        "hourly": prices.hourly(facts.prices, cluster, facts.emr is not None),
     }
-
-
-def _hourly(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
-    return prices.hourly(
-        prices.PriceList(facts.region, facts.prices),
-        cluster["master_instance_type"],
-        cluster["instance_type"],
-        cluster["worker_count"],
-        cluster["spot"],
-        cluster["root_volume_gib"],
-        own_network=not cluster["vpc_id"],
-        public=cluster["public"],
-        emr=facts.emr is not None,
-        disk_type=cluster["root_volume_type"],
-    )
 
 
 def _resolve_auto(setting: str, key: str, master: InstanceType, worker: InstanceType) -> bool:

@@ -46,20 +46,11 @@ class CostItem:
     """The instance type that the price depends on."""
 
 
-def hourly(
-    prices: PriceList,
-    master: str,
-    worker: str,
-    workers: int,
-    spot: bool,
-    disk_gib: int,
-    own_network: bool,
-    public: bool,
-    emr: bool = False,
-    disk_type: str = "gp3",
-) -> dict[str, Any]:
-    """Return the hourly costs of a cluster. `known` is false if a price is missing."""
-    has_nat_gateway = own_network and not (emr and public)
+def hourly(prices: PriceList, cluster: Mapping[str, Any], emr: bool) -> dict[str, Any]:
+    """Return the hourly costs of a cluster by its settings. `known` is false if a price is missing."""
+    master, worker, workers = cluster["master_instance_type"], cluster["instance_type"], cluster["worker_count"]
+    disk_gib, disk_type, public = cluster["root_volume_gib"], cluster["root_volume_type"], cluster["public"]
+    has_nat_gateway = not cluster["vpc_id"] and not (emr and public)
     addresses = workers + 1 if emr and public else has_nat_gateway + public
     machines = [(offers.machine(master), "master", master, 1), (offers.machine(worker), "worker", worker, workers)]
     used = [item for item, _role, _kind, count in machines if count]
@@ -68,7 +59,7 @@ def hourly(
             f"{role} {kind}",
             count,
             prices.amount(item),
-            "spot: at most this" if spot and role == "worker" else "",
+            "spot: at most this" if cluster["spot"] and role == "worker" else "",
             kind,
         )
         for item, role, kind, count in machines

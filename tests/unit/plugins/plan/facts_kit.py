@@ -56,7 +56,7 @@ FACTS = AccountFacts(
     zones=[{"ZoneName": zone} for zone in ZONES],
     offers=[{"InstanceType": "g5.xlarge", "Location": zone} for zone in ZONES],
     key_pairs=[{"KeyName": "my-key"}],
-    prices=LIST.current,
+    prices=LIST,
     failures=(),
 )
 

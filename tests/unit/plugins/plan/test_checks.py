@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import data, machines, network, planner, quotas
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 
 from tests.unit.plugins.plan.facts_kit import (
     FACTS,
@@ -326,7 +327,7 @@ def test_types_that_need_capacity_blocks_and_quotas_that_are_unknown_have_notes(
 
 def test_a_type_with_accelerators_and_no_price_is_refused_under_a_limit() -> None:
     type_ = {**TYPE, "gpus": 0}
-    facts = replace(FACTS, types={"g5.xlarge": type_}, prices={})
+    facts = replace(FACTS, types={"g5.xlarge": type_}, prices=PriceList("us-east-1"))
     (problem,) = texts(facts, max_hourly_cost=50)
     assert "the price of master g5.xlarge, worker g5.xlarge is not known" in problem
     assert not texts(replace(facts, types={"g5.xlarge": {**type_, "accelerated": False}}), max_hourly_cost=50)

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import prices
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input
 
 from tests.unit.plugins.plan.emr_kit import AMI, EMR, FACTS, checked, image, texts
-from tests.unit.prices import LIST
+from tests.unit.prices import LIST, hourly
 
 
 def test_what_fits_has_no_findings() -> None:
@@ -145,7 +144,7 @@ def test_what_people_may_ask_of_emr_is_refused_in_a_sentence(name: str, words: s
 
 def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
     def parts(public: bool) -> dict[str, Any]:
-        cost = prices.hourly(LIST, "m5.xlarge", "m5.xlarge", 2, False, 100, True, public, emr=True)
+        cost = hourly(LIST, "m5.xlarge", "m5.xlarge", public=public, emr=True)
         assert cost["known"]
         return {part["what"]: (part["count"], part["each"]) for part in cost["parts"]} | {"amount": cost["amount"]}
 
@@ -153,6 +152,6 @@ def test_the_price_has_emr_on_top_and_no_nat_gateway() -> None:
     assert public["EMR on m5.xlarge"] == (2, 0.048)
     assert public["public address"][0] == 3 and "NAT gateway" not in public
     assert "NAT gateway" in parts(public=False)
-    plain = prices.hourly(LIST, "m5.xlarge", "m5.xlarge", 2, False, 100, True, True)
+    plain = hourly(LIST, "m5.xlarge", "m5.xlarge")
     more = 3 * 0.048 - 0.045 + 0.005
     assert public["amount"] == pytest.approx(plain["amount"] + more)

@@ -44,7 +44,7 @@ def test_a_release_has_applications_and_types(read: Read, aws: Account) -> None:
     assert {"hadoop", "spark"} <= set(gathered.emr.applications or ())
     assert "m5.xlarge" in (gathered.emr.types or ()) and not set(gathered.emr.types or ()) & {"hadoop"}
     assert gathered.emr.log_bucket_problem == "" and "s3:HeadBucket" not in aws.calls()
-    assert {"machine m5.xlarge, hour", "EMR on m5.xlarge, hour"} < set(gathered.prices)
+    assert {"machine m5.xlarge, hour", "EMR on m5.xlarge, hour"} < set(gathered.prices.current)
 
 
 def test_all_types_of_a_release_are_read_page_by_page(
@@ -211,7 +211,9 @@ def test_without_emr_nothing_of_it_is_read(read: Read, aws: Account) -> None:
     gathered = read(emr=False)
     assert gathered.emr is None and gathered.emr_clusters == []
     assert {call for call in aws.calls() if call.startswith("emr:")} == {"emr:ListClusters"}
-    assert "machine m5.xlarge, hour" in gathered.prices and "EMR on m5.xlarge, hour" not in gathered.prices
+    assert (
+        "machine m5.xlarge, hour" in gathered.prices.current and "EMR on m5.xlarge, hour" not in gathered.prices.current
+    )
 
 
 def test_of_a_vpc_of_the_settings_its_parts_are_read_and_of_no_other(read: Read, aws: Account) -> None:

@@ -13,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import se
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
 from tests.unit.prices import DATE, LIST
+from tests.unit.prices import hourly as hourly_of
 
 DENIED = {"code": "AccessDeniedException", "message": "No.", "status": 400}
 FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
@@ -541,7 +542,7 @@ def test_the_way_out_of_a_subnet() -> None:
 
 
 def hourly(worker: str = "g5.xlarge", workers: int = 2, public: bool = True) -> dict[str, Any]:
-    return prices.hourly(LIST, "g5.xlarge", worker, workers, False, 100, True, public)
+    return hourly_of(LIST, "g5.xlarge", worker, worker_count=workers, public=public)
 
 
 @pytest.mark.stand_in("the price list: the test's, made up")

@@ -36,6 +36,7 @@ from tests.unit.plugins.plan.facts_kit import (
     in_vpc,
     texts,
 )
+from tests.unit.prices import hourly
 
 
 @pytest.mark.parametrize(
@@ -447,16 +448,15 @@ ALL = prices.PriceList("eu-west-1", LISTED)
     [
         ({}, {"master a": 1, "worker b": 2, "disk of 100 GiB": 3, "NAT gateway": 1, "public address": 2}, 2.35),
         ({"public": False}, {"NAT gateway": 1, "public address": 1}, 2.345),
-        ({"own_network": False}, {"NAT gateway": 0, "public address": 1}, 2.305),
-        ({"own_network": False, "public": False}, {"NAT gateway": 0, "public address": 0}, 2.3),
+        ({"vpc_id": "vpc-1"}, {"NAT gateway": 0, "public address": 1}, 2.305),
+        ({"vpc_id": "vpc-1", "public": False}, {"NAT gateway": 0, "public address": 0}, 2.3),
         ({"emr": True}, {"NAT gateway": 0, "public address": 3, "EMR on a": 1, "EMR on b": 2}, 2.865),
         ({"emr": True, "public": False}, {"NAT gateway": 1, "public address": 1, "EMR on a": 1}, 2.895),
-        ({"workers": 0}, {"worker b": 0, "disk of 100 GiB": 1}, 1.15),
+        ({"worker_count": 0}, {"worker b": 0, "disk of 100 GiB": 1}, 1.15),
     ],
 )
 def test_the_parts_of_the_hourly_costs(options: dict[str, Any], parts: dict[str, int], amount: float) -> None:
-    least = {"workers": 2, "spot": False, "disk_gib": 100, "own_network": True, "public": True}
-    cost = prices.hourly(ALL, "a", "b", **{**least, **options})
+    cost = hourly(ALL, "a", "b", **options)
     counted = {part["what"]: part["count"] for part in cost["parts"]}
     assert {what: counted.get(what, 0) for what in parts} == parts
     assert cost["amount"] == pytest.approx(amount) and cost["known"]
@@ -464,20 +464,20 @@ def test_the_parts_of_the_hourly_costs(options: dict[str, Any], parts: dict[str,
 
 
 def test_notes_on_prices() -> None:
-    cost = prices.hourly(ALL, "a", "b", 2, True, 100, True, True, emr=True)
+    cost = hourly(ALL, "a", "b", spot=True, emr=True)
     notes = {part["what"]: part["note"] for part in cost["parts"]}
     assert (notes["master a"], notes["worker b"]) == ("", "spot: at most this")
     assert (notes["EMR on a"], notes["EMR on b"]) == ("", "")
-    gateway = prices.hourly(ALL, "a", "b", 2, False, 100, True, True)
+    gateway = hourly(ALL, "a", "b")
     assert {part["what"]: part["note"] for part in gateway["parts"]}["NAT gateway"] == "and 0.05 for each GB through it"
     assert gateway["source"] == "AWS's Price List API, 2026-10-01"
-    odd = prices.hourly(ALL, "a", "none", 1, False, 100, True, True, disk_type="io9")
+    odd = hourly(ALL, "a", "none", worker_count=1, root_volume_type="io9")
     assert [part["each"] for part in odd["parts"]][1:3] == [None, None] and not odd["known"]
     assert prices.PriceList("us-east-1").amount("nothing") is None
 
 
 def test_the_costs_as_text() -> None:
-    cost = prices.hourly(ALL, "a", "none", 2, False, 100, True, True)
+    cost = hourly(ALL, "a", "none")
     assert prices.lines(cost) == [
         "      1.000  1 x master a",
         "  not known  2 x worker none",
