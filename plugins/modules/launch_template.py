@@ -139,27 +139,23 @@ class Template:
         self.before: dict[str, Any] = {}
         self.after: dict[str, Any] = {}
 
-    def _existing(self) -> dict[str, Any]:
-        templates = self._aws.pages(
-            "ec2",
-            "describe_launch_templates",
-            "LaunchTemplates",
-            Filters=[{"Name": "launch-template-name", "Values": [self._name]}],
-        )
-        return templates[0] if templates else {}
-
     def converge(self, data: dict[str, Any], tags: dict[str, str]) -> tuple[str, int]:
         self.after = {"data": data, "tags": tags}
-        existing = self._existing()
-        if not existing:
+        filters = [{"Name": "launch-template-name", "Values": [self._name]}]
+        templates = self._aws.pages("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
+        if not templates:
             return self._create(data, tags)
+        existing = templates[0]
         template_id = str(existing["LaunchTemplateId"])
         newest = newest_version(self._aws, template_id)
         tags_before = tags_of(existing.get("Tags"))
         self.before = {"data": newest["LaunchTemplateData"], "tags": tags_before}
         version = int(newest["VersionNumber"])
         if needs_version(data, newest["LaunchTemplateData"]):
-            version = self._add_version(template_id, data, version)
+            answer = self._change(
+                "create_launch_template_version", LaunchTemplateId=template_id, LaunchTemplateData=data
+            )
+            version = int(answer.get("LaunchTemplateVersion", {}).get("VersionNumber", version + 1))
         else:
             self.after["data"] = self.before["data"]
         if int(existing["DefaultVersionNumber"]) != version:
@@ -184,10 +180,6 @@ class Template:
         )
         created = answer.get("LaunchTemplate", {})
         return str(created.get("LaunchTemplateId", "")), int(created.get("LatestVersionNumber", 1))
-
-    def _add_version(self, template_id: str, data: dict[str, Any], newest: int) -> int:
-        answer = self._change("create_launch_template_version", LaunchTemplateId=template_id, LaunchTemplateData=data)
-        return int(answer.get("LaunchTemplateVersion", {}).get("VersionNumber", newest + 1))
 
 
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:

@@ -317,13 +317,9 @@ class Reader:
         return find(systems, self._desired)
 
     def _subnet(self) -> Item | None:
-        try:
-            subnet: Item = self._aws.call("ec2", "describe_subnets", SubnetIds=[self._desired.subnet_id])["Subnets"][0]
-        except AwsError as error:
-            if self._check and error.code.startswith("InvalidSubnetID"):
-                return None
-            raise
-        return subnet
+        missing = ("InvalidSubnetID.NotFound", "InvalidSubnetID.Malformed") if self._check else ()
+        answer = self._aws.find("ec2", "describe_subnets", missing, SubnetIds=[self._desired.subnet_id])
+        return next(iter(answer.get("Subnets", ())), None)
 
     def _policy(self, file_system_id: str) -> dict[str, Any]:
         answer = self._aws.find("efs", "describe_file_system_policy", ("PolicyNotFound",), FileSystemId=file_system_id)
