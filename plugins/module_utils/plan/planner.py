@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
@@ -70,21 +71,19 @@ def make_plan(
 
 
 def check_region(aws: Aws) -> None:
-    """Raise AwsError if the region does not exist, because no call could reach it, or is in another partition."""
+    """Raise UserError if the region does not exist, because no call could reach it, or is in another partition."""
     known = aws.regions()
     if aws.region not in known:
         near = difflib.get_close_matches(aws.region, known, 3, 0.6)
         hint = f"take {' or '.join(near)}" if near else "take another"
-        raise AwsError(
+        raise UserError(
             f"cluster_region is {aws.region}: AWS has no such region (or boto3 is too old to know it), {hint}. "
-            f"Example: -e cluster_region={near[0] if near else 'us-east-1'}",
-            "Login",
+            f"Example: -e cluster_region={near[0] if near else 'us-east-1'}"
         )
     if aws.partition != PARTITION:
-        raise AwsError(
+        raise UserError(
             f"cluster_region is {aws.region}, which is in the partition {aws.partition}: the collection was made for "
-            f"{PARTITION} alone, as services, names and images differ. Example: -e cluster_region=us-east-1",
-            "Login",
+            f"{PARTITION} alone, as services, names and images differ. Example: -e cluster_region=us-east-1"
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, planner, prices, quotas
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
@@ -608,6 +609,6 @@ def test_the_halves_of_a_network_are_its_subnets() -> None:
 
 @pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
 def test_regions_of_other_partitions_are_refused(region: str, partition: str) -> None:
-    with pytest.raises(AwsError, match=f"cluster_region is {region}, which is in the partition {partition}: "):
+    with pytest.raises(UserError, match=f"cluster_region is {region}, which is in the partition {partition}: "):
         planner.check_region(Aws(region))
     planner.check_region(Aws("eu-west-1"))
