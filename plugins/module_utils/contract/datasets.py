@@ -65,6 +65,14 @@ TENSORPACK_COMMIT = "1547a54e8546494614ca31c984a1bfd1d0e24b77"
 """TensorPack's last commit, of August 2023. Its examples at the release 0.11 are for TensorFlow 1 alone."""
 
 
+def _coco(path: str, sha256: str) -> DatasetFile:
+    return DatasetFile(path.rpartition("/")[2], f"{_COCO}/{path}", sha256)
+
+
+def _weights(name: str) -> DatasetFile:
+    return DatasetFile(name, f"{_WEIGHTS}/{name}", to="pretrained-models")
+
+
 def _mnist(name: str, sha256: str) -> DatasetFile:
     return DatasetFile(f"{name}.gz", f"{_MNIST}/{name}.gz", sha256)
 
@@ -74,29 +82,14 @@ DATASETS: Mapping[str, Dataset] = {
     # The publisher's list of weights linked checksums (tensorpack/issues/840), whose values are in no public source.
     "coco2017": Dataset(
         (
-            DatasetFile(
-                "train2017.zip",
-                f"{_COCO}/zips/train2017.zip",
-                "69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929",
-            ),
-            DatasetFile(
-                "val2017.zip",
-                f"{_COCO}/zips/val2017.zip",
-                "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05",
-            ),
-            DatasetFile(
-                "annotations_trainval2017.zip",
-                f"{_COCO}/annotations/annotations_trainval2017.zip",
+            _coco("zips/train2017.zip", "69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929"),
+            _coco("zips/val2017.zip", "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05"),
+            _coco(
+                "annotations/annotations_trainval2017.zip",
                 "113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
             ),
-            DatasetFile(
-                "ImageNet-R50-AlignPadding.npz", f"{_WEIGHTS}/ImageNet-R50-AlignPadding.npz", to="pretrained-models"
-            ),
-            DatasetFile(
-                "COCO-R50FPN-MaskRCNN-Standard.npz",
-                f"{_WEIGHTS}/COCO-R50FPN-MaskRCNN-Standard.npz",
-                to="pretrained-models",
-            ),
+            _weights("ImageNet-R50-AlignPadding.npz"),
+            _weights("COCO-R50FPN-MaskRCNN-Standard.npz"),
         ),
         links={f"data/{name}": name for name in ("train2017", "val2017", "annotations", "pretrained-models")},
         # As the old prepare-s3-bucket.sh packed it.
