@@ -49,8 +49,8 @@ def of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     """Return the part of the plan that is EMR's; empty without EMR."""
     if facts.emr is None:
         return {}
-    ids = [str(item["Id"]) for item in facts.emr_clusters or ()]
-    return {"release": release_of(facts, cluster), "logs": logs_of(facts, cluster), "cluster_id": next(iter(ids), "")}
+    cluster_id = str(facts.emr_clusters[0]["Id"]) if facts.emr_clusters else ""
+    return {"release": release_of(facts, cluster), "logs": logs_of(facts, cluster), "cluster_id": cluster_id}
 
 
 def check_kind(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:

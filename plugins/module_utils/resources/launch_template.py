@@ -71,7 +71,8 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
     if machine.tags:
         # EC2 refuses a specification without tags.
         data["TagSpecifications"] = [
-            {"ResourceType": kind, "Tags": tag_list(machine.tags)} for kind in _tagged_kinds(machine.spot)
+            {"ResourceType": kind, "Tags": tag_list(machine.tags)}
+            for kind in ("instance", "volume", "network-interface", *(["spot-instances-request"] * machine.spot))
         ]
     if machine.efa_cards:
         data["NetworkInterfaces"] = _interfaces(machine.efa_cards, machine.security_groups)
@@ -84,11 +85,6 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
     if machine.spot:
         data["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     return data
-
-
-def _tagged_kinds(spot: bool) -> list[str]:
-    kinds = ["instance", "volume", "network-interface"]
-    return [*kinds, "spot-instances-request"] if spot else kinds
 
 
 def _interfaces(efa_cards: Sequence[int], groups: Sequence[str]) -> list[dict[str, Any]]:
