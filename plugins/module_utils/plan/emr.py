@@ -16,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import
     SERIES,
     AccountFacts,
     Cluster,
+    EmrFacts,
     release_number,
     type_names,
 )
@@ -34,11 +35,6 @@ FRAMEWORK_GIB = 9
 _AMAZON_LINUX_2023 = r"amazon ?linux\D?2023|\bal2023"
 
 
-def release_of(facts: AccountFacts, cluster: Cluster) -> str:
-    """Return the release of the settings, else of the cluster, else the newest one; empty if it is unknown."""
-    return str(cluster["emr_release"] or (facts.emr.release if facts.emr else ""))
-
-
 def logs_of(facts: AccountFacts, cluster: Cluster) -> str:
     """Return where EMR stores its logs, as bucket/prefix."""
     own = f"{Names(cluster['name'], facts.account, facts.region).bucket}/{EMR_LOGS}"
@@ -50,7 +46,7 @@ def of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     if facts.emr is None:
         return {}
     cluster_id = str(facts.emr_clusters[0]["Id"]) if facts.emr_clusters else ""
-    return {"release": release_of(facts, cluster), "logs": logs_of(facts, cluster), "cluster_id": cluster_id}
+    return {"release": facts.emr.release, "logs": logs_of(facts, cluster), "cluster_id": cluster_id}
 
 
 def check_kind(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
@@ -69,19 +65,20 @@ def check_kind(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    if facts.emr is None:
+    emr = facts.emr
+    if emr is None:
         return
-    yield from _check_release(facts, cluster)
-    yield from _check_types(facts, cluster)
-    yield from _check_image(facts, cluster)
+    yield from _check_release(facts, emr, cluster)
+    yield from _check_types(facts, emr, cluster)
+    yield from _check_image(facts, emr, cluster)
     yield from _check_root_volume(cluster)
     yield from _check_subnets(facts, cluster)
-    if facts.emr.log_bucket_problem:
-        yield setting_problem("emr_log_uri", cluster["emr_log_uri"], facts.emr.log_bucket_problem)
+    if emr.log_bucket_problem:
+        yield setting_problem("emr_log_uri", cluster["emr_log_uri"], emr.log_bucket_problem)
 
 
-def _check_release(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    release = release_of(facts, cluster)
+def _check_release(facts: AccountFacts, emr: EmrFacts, cluster: Cluster) -> Iterator[Finding]:
+    release = emr.release
     if not release:
         if not facts.failures:
             problem = f"{facts.region} lists no release of EMR of the series {SERIES}x: name another"
@@ -96,38 +93,33 @@ def _check_release(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
             "which has Amazon Linux 2023"
         )
         yield setting_problem("emr_release", release, problem, "emr-7.14.0")
-    elif facts.emr and facts.emr.applications == []:
+    elif emr.applications == []:
         yield setting_problem("emr_release", release, f"{facts.region} has no such release of EMR", "emr-7.14.0")
-    elif facts.emr and facts.emr.applications:
-        known = {name.lower() for name in facts.emr.applications}
+    elif emr.applications:
+        known = {name.lower() for name in emr.applications}
         unknown = [name for name in cluster["emr_applications"] if name.lower() not in known]
         if unknown:
-            problem = f"{release} has {join_names(sorted(facts.emr.applications), 30)}"
+            problem = f"{release} has {join_names(sorted(emr.applications), 30)}"
             yield setting_problem("emr_applications", unknown, problem, ["Hadoop"])
 
 
-def _check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    if facts.emr is None or not facts.emr.types:
-        return
+def _check_types(facts: AccountFacts, emr: EmrFacts, cluster: Cluster) -> Iterator[Finding]:
     for name, setting in type_names(cluster).items():
-        if name in (facts.types or {}) and name not in facts.emr.types:
-            family = [other for other in facts.emr.types if other.partition(".")[0] == name.partition(".")[0]]
-            hint = f"take {join_names(sorted(family), 3)}" if family else "take another type"
-            example = sorted(family)[0] if family else "m5.xlarge"
-            yield setting_problem(
-                setting, name, f"{release_of(facts, cluster)} does not offer this type, {hint}", example
-            )
+        if emr.types and name in (facts.types or {}) and name not in emr.types:
+            family = sorted(other for other in emr.types if other.partition(".")[0] == name.partition(".")[0])
+            hint = f"take {join_names(family, 3)}" if family else "take another type"
+            example = family[0] if family else "m5.xlarge"
+            yield setting_problem(setting, name, f"{emr.release} does not offer this type, {hint}", example)
 
 
-def _check_image(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    release = release_of(facts, cluster)
-    if not facts.image.described or release_number(release) < FIRST_WITH_PYTHON:
+def _check_image(facts: AccountFacts, emr: EmrFacts, cluster: Cluster) -> Iterator[Finding]:
+    if not facts.image.described or release_number(emr.release) < FIRST_WITH_PYTHON:
         return
     image = facts.image.described[0]
     name = images.name_of(image)
     if not images.matches(image, _AMAZON_LINUX_2023):
         problem = (
-            f"EMR's release {release} takes images of Amazon Linux 2023 alone, and {name} does not look "
+            f"EMR's release {emr.release} takes images of Amazon Linux 2023 alone, and {name} does not look "
             "like one: leave the image out for EMR's own, or take one of Amazon Linux 2023"
         )
         yield setting_problem("image", cluster["image"], problem, "base-oss-nvidia-driver-gpu-amazon-linux-2023")

@@ -54,6 +54,8 @@ def texts(facts: AccountFacts = FACTS, is_problem: bool = True, emr: bool = True
     validated = checked(emr, **settings)
     assert validated.problems == []
     cluster = setting_rules.complete(validated.values, emr)
+    if facts.emr and cluster["emr_release"]:
+        facts = replace(facts, emr=replace(facts.emr, release=cluster["emr_release"]))
     return [finding.text for finding in planner.check(facts, cluster) if finding.is_problem is is_problem]
 
 

@@ -586,8 +586,8 @@ def test_what_exists_counts_for_the_plan() -> None:
     assert (plan["exists"], plan["ends"], plan["partition"]) == (False, ends, "aws-cn")
     assert plan["domain"] == "amazonaws.com.cn" and plan["emr"] == {}
     assert (plan["key_name"], plan["import_key"]) == ("my-key", False)
-    emr = replace(FACTS, emr=EmrFacts([], []), emr_clusters=[{"Id": "j-1"}, {"Id": "j-2"}])
-    settings = {**cluster(), "emr_release": "emr-7.14.0", "emr_log_uri": ""}
+    emr = replace(FACTS, emr=EmrFacts([], [], release="emr-7.14.0"), emr_clusters=[{"Id": "j-1"}, {"Id": "j-2"}])
+    settings = {**cluster(), "emr_log_uri": ""}
     assert planner.resolve(emr, settings)["emr"] == {
         "release": "emr-7.14.0",
         "logs": "red-123456789012-us-east-1/emr-logs",
