@@ -15,7 +15,7 @@ import random
 import re
 import time
 from collections.abc import Collection, Mapping
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable
 
 try:
     import boto3
@@ -30,8 +30,6 @@ except ImportError as _error:
     MISSING = _error
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-
-Answer = TypeVar("Answer")
 
 MAX_ATTEMPTS = 10
 """Attempts of a call that AWS throttles, unless AWS_MAX_ATTEMPTS sets another number. With a third of all calls
@@ -218,9 +216,16 @@ class Aws:
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         """Make one call by its boto3 name, such as ("ec2", "describe_vpcs"), and retry transient failures."""
         method = getattr(self.client(service), operation)
-        answer: dict[str, Any] = self._retried(functools.partial(method, **params), service, operation)
-        answer.pop("ResponseMetadata", None)
-        return answer
+        for attempt in itertools.count(1):
+            try:
+                answer: dict[str, Any] = method(**params)
+                answer.pop("ResponseMetadata", None)
+                return answer
+            except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
+                if attempt >= _attempts_for(error):
+                    raise self._problem(error, service, operation) from error
+            self._wait(random.uniform(0, min(LONGEST_PAUSE, 0.125 * 2**attempt)))
+        raise AssertionError("unreachable")
 
     def find(self, service: str, operation: str, missing: Collection[str], **params: Any) -> dict[str, Any]:
         """Return the answer of a call, or an empty one for an error code in `missing`."""
@@ -230,16 +235,6 @@ class Aws:
             if error.code in missing:
                 return {}
             raise
-
-    def _retried(self, request: Callable[[], Answer], service: str, operation: str) -> Answer:
-        for attempt in itertools.count(1):
-            try:
-                return request()
-            except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
-                if attempt >= _attempts_for(error):
-                    raise self._problem(error, service, operation) from error
-            self._wait(random.uniform(0, min(LONGEST_PAUSE, 0.125 * 2**attempt)))
-        raise AssertionError("unreachable")
 
     def pages(self, service: str, operation: str, key: str, **params: Any) -> list[Any]:
         """Return the items under `key` of all pages. Each page is retried on its own."""
@@ -420,7 +415,8 @@ def _explain_sdk(error: Exception, service: str, action: str, profile: str) -> t
             "AWS_SECRET_ACCESS_KEY, or run `aws configure`."
         )
     if "SSO" in kind or isinstance(error, known.TokenRetrievalError):
-        return LOGIN, f"The AWS single sign-on session has ended: run `aws sso login{_option(profile)}`."
+        option = f" --profile {profile}" if profile else ""
+        return LOGIN, f"The AWS single sign-on session has ended: run `aws sso login{option}`."
     if isinstance(error, known.CredentialRetrievalError):
         return LOGIN, f"The AWS credentials could not be fetched: {_words(error)}"
     if isinstance(error, (known.HTTPClientError, known.EndpointConnectionError, known.ConnectionError)):
@@ -435,10 +431,6 @@ def _explain_sdk(error: Exception, service: str, action: str, profile: str) -> t
     if isinstance(error, ValueError):
         return UNREACHABLE, f"AWS cannot be reached: {_words(error)} Check AWS_ENDPOINT_URL."
     return kind, f"{action or service or 'AWS'} failed: {_words(error)}"
-
-
-def _option(profile: str) -> str:
-    return f" --profile {profile}" if profile else ""
 
 
 def _words(error: Exception) -> str:
