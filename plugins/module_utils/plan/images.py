@@ -71,7 +71,8 @@ def is_amazon_linux(image: Mapping[str, Any]) -> bool:
 
 
 def matches(image: Mapping[str, Any], pattern: str) -> bool:
-    """Return whether an image's name or description matches."""
+    """Return whether an image's name or description matches, in lower case. The description of an image that image.yml
+    made names what it was made from."""
     return re.search(pattern, _text(image)) is not None
 
 
@@ -110,18 +111,16 @@ def root_gib(image: Mapping[str, Any]) -> int:
 
 def misfit(image: Mapping[str, Any], kind: Mapping[str, Any]) -> str:
     """Return why an instance type cannot run an image; empty if it can. `kind` has the facts about the type."""
-    # The description of an image that image.yml made names what it was made from.
-    name = f"{image.get('Name', '')} {image.get('Description', '')}"
     family = kind["name"].partition(".")[0].partition("-")[0]
     architecture = image.get("Architecture", "x86_64")
     if architecture not in kind["architectures"]:
         return f"that is for {architecture}, and the type is {' or '.join(kind['architectures'])}"
-    if re.search(r"\bnvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_ALL:
+    if matches(image, r"\bnvidia\b") and family in _TOO_OLD_FOR_ALL:
         return "no current image has a driver for GPUs this old, choose a newer type"
-    if re.search(r"\bOSS Nvidia\b", name, re.IGNORECASE) and family in _TOO_OLD_FOR_OPEN:
+    if matches(image, r"\boss nvidia\b") and family in _TOO_OLD_FOR_OPEN:
         return "that has NVIDIA's open driver, which is for newer GPUs"
-    if re.search(r"\bProprietary Nvidia\b", name, re.IGNORECASE) and family in _TOO_NEW_FOR_PROPRIETARY:
+    if matches(image, r"\bproprietary nvidia\b") and family in _TOO_NEW_FOR_PROPRIETARY:
         return "that has NVIDIA's proprietary driver, which does not support GPUs this new"
-    if re.search(r"\bnvidia\b", name, re.IGNORECASE) and kind["gpus"] and kind["gpu_maker"].lower() != "nvidia":
+    if matches(image, r"\bnvidia\b") and kind["gpus"] and kind["gpu_maker"].lower() != "nvidia":
         return f"that is for NVIDIA's GPUs, and the type has {kind['gpu_maker']}'s"
     return ""
