@@ -28,6 +28,7 @@ RESULTS = "results"
 _WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
 
 Statement = dict[str, Any]
+Condition = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,11 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
     objects = [f"{s3}{location}/*" for location in writable]
     forbidden_logs = outside(EMR_LOGS, bucket, access.data_bucket, logs)
     log_objects = [f"{s3}{location}/*" for location in logs if location not in forbidden_logs]
-    of_account = {"Condition": {"StringEquals": {"aws:ResourceAccount": access.account}}}
+    of_account = {"StringEquals": {"aws:ResourceAccount": access.account}}
     statements = [
-        _statement("ReadTheBuckets", ["s3:GetObject"], [f"{s3}{name}/*" for name in own]) | of_account,
-        _statement("ListTheBuckets", ["s3:ListBucket"], [f"{s3}{name}" for name in own]) | of_account,
-        _statement("ReportItself", ["s3:PutObject"], [own_report]) | of_account,
+        _statement("ReadTheBuckets", ["s3:GetObject"], [f"{s3}{name}/*" for name in own], of_account),
+        _statement("ListTheBuckets", ["s3:ListBucket"], [f"{s3}{name}" for name in own], of_account),
+        _statement("ReportItself", ["s3:PutObject"], [own_report], of_account),
     ]
     if readable:
         further = [f"{s3}{location}/*" for location in readable]
@@ -120,10 +121,10 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
     if access.kms_keys:
         # S3 asks for a new key of data for each object that it stores.
         use = ["kms:Decrypt", *(["kms:GenerateDataKey"] if writable else [])]
-        through_s3 = {"Condition": {"StringEquals": {"kms:ViaService": f"s3.{access.region}.amazonaws.com"}}}
-        statements.append(_statement("UseKeysOfFurtherData", use, list(access.kms_keys)) | through_s3)
+        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{access.region}.amazonaws.com"}}
+        statements.append(_statement("UseKeysOfFurtherData", use, list(access.kms_keys), through_s3))
     if log_objects:
-        statements.append(_statement("StoreLogs", ["s3:PutObject"], log_objects) | of_account)
+        statements.append(_statement("StoreLogs", ["s3:PutObject"], log_objects, of_account))
     denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": _WRITE}
     return [*statements, {**denied, "NotResource": [own_report, *objects, *log_objects]}]
 
@@ -137,10 +138,8 @@ def _list_statements(s3: str, locations: Iterable[str]) -> list[Statement]:
         prefixes.setdefault(bucket, []).append(prefix)
     statements = []
     for number, (bucket, of_bucket) in enumerate(prefixes.items(), 1):
-        statement = _statement(f"ListFurtherBucket{number}", ["s3:ListBucket"], [f"{s3}{bucket}"])
-        if all(of_bucket):
-            statement["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}/*" for prefix in of_bucket]}}
-        statements.append(statement)
+        below = {"StringLike": {"s3:prefix": [f"{prefix}/*" for prefix in of_bucket]}} if all(of_bucket) else None
+        statements.append(_statement(f"ListFurtherBucket{number}", ["s3:ListBucket"], [f"{s3}{bucket}"], below))
     return statements
 
 
@@ -172,31 +171,26 @@ def end_statement(access: MemberAccess) -> Statement:
 
     There is no key for the desired capacity, which cannot exceed MaxSize.
     """
-    conditions = {
-        "NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"},
-        "StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster},
-    }
+    condition = {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}, **_tagged(access)}
     groups = [_group(name, access) for name in Names(access.cluster).groups.values()]
-    return _statement("ScheduleTheEnd", ["autoscaling:PutScheduledUpdateGroupAction"], groups) | {
-        "Condition": conditions
-    }
+    return _statement("ScheduleTheEnd", ["autoscaling:PutScheduledUpdateGroupAction"], groups, condition)
 
 
 def address_statement(access: MemberAccess) -> Statement:
     """Return the statement for associating the cluster's address with an interface of the cluster."""
     # AWS checks the interface, and the instance only if the call names it.
     resources = [f"{_ec2(access)}:elastic-ip/*", f"{_ec2(access)}:network-interface/*"]
-    return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources) | {"Condition": _of_cluster(access)}
+    return _statement("TakeTheAddress", ["ec2:AssociateAddress"], resources, _of_cluster(access))
 
 
 def tag_statement(sid: str, tags: list[str], access: MemberAccess) -> Statement:
-    conditions = {
+    condition = {
         **_of_cluster(access),
         "ForAllValues:StringEquals": {"aws:TagKeys": tags},
         # ForAllValues is true without any tag key as well.
         "Null": {"aws:TagKeys": "false"},
     }
-    return _statement(sid, ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"]) | {"Condition": conditions}
+    return _statement(sid, ["ec2:CreateTags"], [f"{_ec2(access)}:instance/*"], condition)
 
 
 def emr_node_statements(access: MemberAccess) -> list[Statement]:
@@ -210,12 +204,11 @@ def emr_node_statements(access: MemberAccess) -> list[Statement]:
         "elasticmapreduce:RemoveAutoTerminationPolicy",
     ]
     clusters = f"arn:{access.partition}:elasticmapreduce:{access.region}:{access.account}:cluster/*"
-    of_cluster = {"Condition": {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
     software = [f"{access.region}.elasticmapreduce", f"repo.{access.region}.emr.amazonaws.com"]
     return [
         _statement("ListMembers", ["ec2:DescribeInstances"], ["*"]),
         tag_statement("AssignRanks", [RANK_TAG], access),
-        _statement("SeeAndKeepTheCluster", actions, [clusters]) | of_cluster,
+        _statement("SeeAndKeepTheCluster", actions, [clusters], _tagged(access)),
         _statement("FetchEmrItself", ["s3:GetObject"], [f"arn:{access.partition}:s3:::{name}/*" for name in software]),
     ]
 
@@ -227,8 +220,7 @@ def service_statements(access: MemberAccess) -> list[Statement]:
     EC2 does not ask the operator what EMR launches: without these limits any operator could have EMR start machines in
     the network of another cluster."""
     ec2 = _ec2(access)
-    of_cluster = {"Condition": {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
-    for_cluster = {"Condition": {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": access.cluster}}}
+    of_cluster, for_cluster = _tagged(access), {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": access.cluster}}
     launch = ["ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateLaunchTemplateVersion", "ec2:RunInstances"]
     see = [
         "ec2:DescribeAccountAttributes",
@@ -267,29 +259,29 @@ def service_statements(access: MemberAccess) -> list[Statement]:
     own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template")]
     any_of = [f"{ec2}:key-pair/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
     any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "fleet", "network-interface")]
-    unless_of_others = {"Condition": {"StringEqualsIfExists": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}}
+    unless_of_others = {"StringEqualsIfExists": of_cluster["StringEquals"]}
     places = [f"{ec2}:subnet/*", f"{ec2}:security-group/*"]
     # Subnets and groups of the user's own do not have the tag.
     users_places = [f"{ec2}:subnet/{subnet}" for subnet in access.emr_subnets]
     users_places += [f"{ec2}:security-group/{group}" for group in access.emr_security_groups]
     place = [*launch, "ec2:CreateNetworkInterface"]
     create = [action.partition(":")[2] for action in place if action != "ec2:CreateLaunchTemplateVersion"]
-    creating = {"StringEquals": {**for_cluster["Condition"]["StringEquals"], "ec2:CreateAction": create}}
-    as_own = {**of_cluster["Condition"], "StringEqualsIfExists": for_cluster["Condition"]["StringEquals"]}
+    creating = {"StringEquals": {**for_cluster["StringEquals"], "ec2:CreateAction": create}}
+    as_own = {**of_cluster, "StringEqualsIfExists": for_cluster["StringEquals"]}
+    to_machines = {"StringLike": {"iam:PassedToService": "ec2.amazonaws.com*"}}
     node_role = Names(access.cluster, access.account, access.region).identity(EMR_NODE)
     role = f"arn:{access.partition}:iam::{access.account}:role/{node_role}"
     return [
         _statement("See", see, ["*"]),
-        _statement("MakeWhatBearsTheTag", place, own) | for_cluster,
-        _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"]) | of_cluster,
-        _statement("LaunchIn", place, places) | of_cluster,
+        _statement("MakeWhatBearsTheTag", place, own, for_cluster),
+        _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"], of_cluster),
+        _statement("LaunchIn", place, places, of_cluster),
         *([_statement("LaunchInTheUsersOwn", place, users_places)] if users_places else []),
-        _statement("LaunchWith", launch, any_of) | unless_of_others,
-        _statement("ChangeAndDeleteWhatBearsTheTag", change, [f"{ec2}:*"]) | of_cluster,
-        _statement("TagItInTheSameCall", ["ec2:CreateTags"], own) | {"Condition": creating},
-        _statement("ChangeTagsOfWhatBearsTheTag", ["ec2:CreateTags", "ec2:DeleteTags"], own) | {"Condition": as_own},
-        _statement("GiveNodesTheirRole", ["iam:PassRole"], [role])
-        | {"Condition": {"StringLike": {"iam:PassedToService": "ec2.amazonaws.com*"}}},
+        _statement("LaunchWith", launch, any_of, unless_of_others),
+        _statement("ChangeAndDeleteWhatBearsTheTag", change, [f"{ec2}:*"], of_cluster),
+        _statement("TagItInTheSameCall", ["ec2:CreateTags"], own, creating),
+        _statement("ChangeTagsOfWhatBearsTheTag", ["ec2:CreateTags", "ec2:DeleteTags"], own, as_own),
+        _statement("GiveNodesTheirRole", ["iam:PassRole"], [role], to_machines),
     ]
 
 
@@ -297,7 +289,7 @@ def _ec2(access: MemberAccess) -> str:
     return f"arn:{access.partition}:ec2:{access.region}:{access.account}"
 
 
-def _of_cluster(access: MemberAccess) -> dict[str, Any]:
+def _of_cluster(access: MemberAccess) -> Condition:
     return {"StringEquals": {f"ec2:ResourceTag/{CLUSTER_TAG}": access.cluster}}
 
 
@@ -306,5 +298,10 @@ def _group(name: str, access: MemberAccess) -> str:
     return f"{groups}:autoScalingGroupName/{name}"
 
 
-def _statement(sid: str, actions: list[str], resources: list[str]) -> Statement:
-    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}
+def _tagged(access: MemberAccess) -> Condition:
+    return {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": access.cluster}}
+
+
+def _statement(sid: str, actions: list[str], resources: list[str], condition: Condition | None = None) -> Statement:
+    statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources}
+    return {**statement, "Condition": condition} if condition else statement
