@@ -48,7 +48,7 @@ def sections() -> Any:
 
 def form(option: Any) -> str:
     """Return an option's values, default and example."""
-    parts = [f"{option.kind}: {option.range}" if option.range else option.kind]
+    parts = [f"{option.form.kind}: {option.form.range}" if option.form.range else option.form.kind]
     if not option.may_be_empty:
         parts.append(f"default `{json.dumps(option.default).strip(chr(34))}`")
     return "; ".join([*parts, f"example `{option.argument()}`"])
@@ -95,7 +95,7 @@ def group_vars() -> str:
         lines += [f"# {line}" for line in textwrap.wrap(text.replace("`", ""), 116)]
         for setting in rows:
             plain = setting.help.replace("`", "").replace("**", "")
-            values = f" ({setting.range})" if setting.range else ""
+            values = f" ({setting.form.range})" if setting.form.range else ""
             lines += ["", *(f"# {line}" for line in textwrap.wrap(plain + values, 116))]
             value = "" if setting.default is None else json.dumps(setting.default)
             if setting.name == "cluster_ssh_allowed_cidrs":

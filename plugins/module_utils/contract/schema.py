@@ -49,7 +49,7 @@ name = matching(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", "a name of letters, digits and
 path = matching(r"(/[A-Za-z0-9_.+-]+)+", "an absolute path without blanks")
 host_name = matching(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*", "a host's name")
 instance = matching(r"i-[0-9a-f]{8,17}", "an instance id")
-instance_type = matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type")
+instance_type = matching(r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "the name of an EC2 instance type")
 sha256 = matching(r"[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 signature = matching(r"[A-Za-z0-9+/]{100,2000}={0,2}", "a signature in base64")
 timestamp = matching(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time like 2026-01-31T12:00:00Z")
@@ -121,9 +121,11 @@ ipv4_network = parsed_by(ipaddress.IPv4Network, "a range of IPv4 addresses like 
 
 
 def one_of(*values: Any) -> Check:
+    expected = f"{'one of ' * (len(values) > 1)}{', '.join(map(str, values))}"
+
     def check(value: Any) -> Any:
         if value not in values:
-            raise InvalidValue(f"one of {', '.join(map(str, values))}")
+            raise InvalidValue(expected)
         return value
 
     return check

@@ -10,30 +10,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, Reader, shown
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import (
+    Form,
+    InvalidOption,
+    is_empty,
+    shown,
+)
 
 
 @dataclass(frozen=True)
 class Option:
     name: str
-    read: Reader
-    """Returns the value with its type, or raises InvalidOption."""
-    default: Any
-    """An option whose default is empty may be set to nothing."""
-    example: Any
+    form: Form[Any]
     help: str
     playbooks: Sequence[str] = ()
     """Empty for a setting of the cluster, which every playbook takes."""
+    default: Any = None
+    """An option whose default is empty may be set to nothing. That is what it has if the form says nothing else."""
+    example: Any = None
+    """If it has none of its own, the first of the form's that is not its default."""
     required: str = ""
     """What to do where there is no value; empty if the default applies."""
 
-    @property
-    def kind(self) -> str:
-        return str(getattr(self.read, "kind", "text"))
-
-    @property
-    def range(self) -> str:
-        return str(getattr(self.read, "range", ""))
+    def __post_init__(self) -> None:
+        if self.default is None:
+            object.__setattr__(self, "default", self.form.empty)
+        if self.example is None:
+            examples = (example for example in self.form.examples if example != self.default)
+            object.__setattr__(self, "example", next(examples, None))
 
     @property
     def may_be_empty(self) -> bool:
@@ -69,11 +73,7 @@ def validate(table: Iterable[Option], variables: Mapping[str, Any]) -> Validated
                 problems.append(f"{option.name} is not given: {option.required}. Example: {option.argument()}")
             continue
         try:
-            values[option.name] = option.read(value)
+            values[option.name] = option.form(value)
         except InvalidOption as invalid:
             problems.append(option.problem(value, str(invalid)))
     return Validated(values, problems)
-
-
-def is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())

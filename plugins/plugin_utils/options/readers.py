@@ -1,24 +1,26 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Readers of single values: from YAML, where a value has a type, or from `-e name=value`, where all are strings.
+"""Forms of single values: from YAML, where a value has a type, or from `-e name=value`, where all are strings.
 
-Each returns the value with its type, or raises InvalidOption with what to do about it.
+Each returns the value with its type, or raises InvalidOption with what to do about it. Where files have such values as
+well, the check is that of `contract/schema.py`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import is_key
 
-Reader = Callable[[Any], Any]
-AReader = TypeVar("AReader", bound=Reader)
+Value = TypeVar("Value")
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -40,6 +42,33 @@ class InvalidOption(ValueError):
     """What to do instead, as the end of a sentence without its full stop."""
 
 
+@dataclass(frozen=True)
+class Form(Generic[Value]):
+    """How a value is read, and what the documentation says of such values."""
+
+    read: Callable[[Any], Value]
+    """Returns the value with its type, or raises InvalidOption."""
+    kind: str = "text"
+    range: str = ""
+    examples: Sequence[Any] = ()
+    empty: Any = None
+    """What an option has that is set to nothing."""
+
+    def __call__(self, value: Any) -> Value:
+        return self.read(value)
+
+
+def form(
+    kind: str, *examples: Any, span: str = "", empty: Any = None
+) -> Callable[[Callable[[Any], Value]], Form[Value]]:
+    """Decorate a function that reads a value."""
+    return lambda read: Form(read, kind, span, examples, empty)
+
+
+def is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 def shown(value: Any) -> str:
     """Return a value as messages show it."""
     if isinstance(value, str):
@@ -49,17 +78,7 @@ def shown(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
-def _of_kind(kind: str, span: str = "") -> Callable[[AReader], AReader]:
-    """Decorate a reader with what the documentation says of its values: what they are, and their range."""
-
-    def mark(read: AReader) -> AReader:
-        read.kind, read.range = kind, span  # type: ignore[attr-defined]
-        return read
-
-    return mark
-
-
-@_of_kind("text")
+@form("text", empty="")
 def text(value: Any) -> str:
     if isinstance(value, bool | list | dict) or value is None:
         raise InvalidOption("give a text")
@@ -71,132 +90,125 @@ def text(value: Any) -> str:
     return stripped
 
 
-def _matching(kind: str, pattern: str, what: str) -> Reader:
-    compiled = re.compile(pattern)
+def checked(
+    check: schema.Check, kind: str, *examples: Any, prepare: Callable[[Any], Any] = text, why: str = "", **more: Any
+) -> Form[Any]:
+    """Return the form of values that a check of files accepts when they are `prepare`d, which returns them from text.
 
-    @_of_kind(kind)
-    def read(value: Any) -> str:
-        content = text(value)
-        if not compiled.fullmatch(content):
-            raise InvalidOption(what)
-        return content
+    `why`: the reason for the limit.
+    """
+
+    @form(kind, *examples, **more)
+    def read(value: Any) -> Any:
+        try:
+            return check(prepare(value))
+        except schema.InvalidValue as invalid:
+            raise InvalidOption(f"give {invalid}{why and f', because {why}'}") from None
 
     return read
 
 
-_plain_name = _matching(
+def matching(kind: str, pattern: str, expected: str, *examples: str) -> Form[str]:
+    return checked(schema.matching(pattern, expected), kind, *examples, empty="")
+
+
+_plain_name = matching(
     "name",
     r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
-    "give lower-case letters, digits and single hyphens between them, beginning with a letter (S3 takes no others)",
+    "lower-case letters, digits and single hyphens between them, beginning with a letter (S3 takes no others)",
 )
 
 
-@_of_kind("name")
+@form("name", "red")
 def name(value: Any) -> str:
-    content = str(_plain_name(value))
-    reserved = next((start for start in ("xn--", "sthree-", "amzn-s3-demo-", "sg-") if content.startswith(start)), None)
+    content = _plain_name(value)
+    reserved = re.match("xn--|sthree-|amzn-s3-demo-|sg-", content)
     if reserved:
-        raise InvalidOption(f"AWS reserves names that begin with {reserved}, take another")
+        raise InvalidOption(f"AWS reserves names that begin with {reserved[0]}, take another")
     return content
 
 
-region = _matching("region", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", "give the name of a region")
-role_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "give the ARN of an IAM role")
-policy_arn = _matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "give the ARN of an IAM policy")
-kms_key = _matching(
-    "ARN", r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+", "give the ARN of a KMS key, not of an alias"
+region = matching("region", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", "the name of a region", "eu-west-1")
+role_arn = matching("ARN", r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "the ARN of an IAM role")
+policy_arn = matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", "the ARN of an IAM policy")
+kms_key = matching(
+    "ARN", r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+", "the ARN of a KMS key, not of an alias"
 )
-instance_type = _matching("type", r"[a-z][a-z0-9-]*\.[a-z0-9-]+", "give the name of an EC2 instance type")
-emr_release = _matching("emr-…", r"emr-\d{1,2}\.\d{1,3}\.\d{1,3}", "give a release of EMR, such as emr-7.14.0")
-emr_application = _matching("name", r"[A-Za-z][A-Za-z0-9-]*", "give the name of an application of EMR, such as Spark")
-zone = _matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "give the name of an availability zone")
-bastion = _matching("host", r"([a-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:-]*", "give a host or user@host, as ssh takes it")
-user = _matching("user", r"(?!root$)[a-z_][a-z0-9_-]{0,31}", "give the name of the image's ordinary user")
+instance_type = checked(schema.instance_type, "type", "g5.12xlarge", empty="")
+emr_release = matching("emr-…", r"emr-\d{1,2}\.\d{1,3}\.\d{1,3}", "a release of EMR, such as emr-7.14.0", "emr-7.12.0")
+emr_application = matching("name", r"[A-Za-z][A-Za-z0-9-]*", "the name of an application of EMR, such as Spark")
+zone = matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "the name of an availability zone")
+bastion = matching("host", r"([a-z_][\w.-]*@)?[A-Za-z0-9][A-Za-z0-9.:-]*", "a host or user@host, as ssh takes it")
+user = matching("user", r"(?!root$)[a-z_][a-z0-9_-]{0,31}", "the name of the image's ordinary user", "ubuntu")
 
 
-def resource_id(kind: str) -> Reader:
-    """Return a reader of ids such as vpc-0123456789abcdef0; the oldest ones have 8 digits."""
-    return _matching(
-        f"{kind}-…", rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", f"give an id, {kind}- with 17 (or 8) digits after it"
-    )
+def resource_id(kind: str) -> Form[str]:
+    """Return the form of ids such as vpc-0123456789abcdef0; the oldest ones have 8 digits."""
+    pattern, expected = rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", f"an id, {kind}- with 17 (or 8) digits after it"
+    return matching(f"{kind}-…", pattern, expected, f"{kind}-0123456789abcdef0")
 
 
-@_of_kind("true or false")
-def boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
+def _truth(value: Any) -> Any:
     content = str(value).strip().lower()
-    if content in _TRUE:
-        return True
-    if content in _FALSE:
-        return False
-    raise InvalidOption("give true or false")
+    return content in _TRUE if content in _TRUE + _FALSE else value
 
 
-def integer(least: int, most: int, reason: str = "") -> Reader:
-    """Read a whole number. `reason`: why there is a most."""
-
-    @_of_kind("number", f"{least} to {most}")
-    def read(value: Any) -> int:
-        content = str(value).strip()
-        if isinstance(value, bool | list | dict) or not re.fullmatch(r"[+-]?\d+(\.0+)?", content, re.ASCII):
-            raise InvalidOption(f"give a whole number from {least} to {most}")
-        number = int(content.partition(".")[0])
-        if number < least:
-            raise InvalidOption(f"give {least} or more")
-        if number > most:
-            raise InvalidOption(f"give {most} or less{reason and f', because {reason}'}")
-        return number
-
-    return read
+def _whole(value: Any) -> Any:
+    content = str(value).strip()
+    is_whole = not isinstance(value, bool) and re.fullmatch(r"[+-]?\d+(\.0+)?", content, re.ASCII)
+    return int(content.partition(".")[0]) if is_whole else value
 
 
-def number(least: int, most: int) -> Reader:
-    @_of_kind("number", f"{least} to {most}, with decimals if needed")
-    def read(value: Any) -> float:
-        content = str(value).strip()
-        if isinstance(value, bool | list | dict) or not re.fullmatch(r"[+-]?\d+(\.\d+)?", content, re.ASCII):
-            raise InvalidOption(f"give a number from {least} to {most}")
-        if not least <= float(content) <= most:
-            raise InvalidOption(f"give {least} to {most}")
-        return float(content)
-
-    return read
+def _decimal(value: Any) -> Any:
+    content = str(value).strip()
+    is_number = not isinstance(value, bool) and re.fullmatch(r"[+-]?\d+(\.\d+)?", content, re.ASCII)
+    return float(content) if is_number else value
 
 
-def or_empty(inner: Reader) -> Reader:
+boolean = checked(schema.boolean, "true or false", True, False, prepare=_truth)
+flag = replace(boolean, empty=False)
+
+
+def integer(least: int, most: int, why: str = "") -> Form[Any]:
+    return checked(schema.between(least, most), "number", prepare=_whole, why=why, span=f"{least} to {most}")
+
+
+def number(least: int, most: int) -> Form[Any]:
+    span = f"{least} to {most}, with decimals if needed"
+    return checked(schema.number(least, most), "number", prepare=_decimal, span=span)
+
+
+def or_empty(inner: Form[Any]) -> Form[Any]:
     """A limit that may be set to nothing, although its default is something."""
 
-    @_of_kind(str(getattr(inner, "kind", "text")), f"{getattr(inner, 'range', '')}, or empty")
     def read(value: Any) -> Any:
-        return None if value is None or (isinstance(value, str) and not value.strip()) else inner(value)
+        return None if is_empty(value) else inner(value)
 
-    return read
+    return replace(inner, read=read, range=f"{inner.range}, or empty")
 
 
-def or_never(inner: Reader) -> Reader:
+def or_never(inner: Form[Any]) -> Form[Any]:
     """A time after which something ends."""
 
-    @_of_kind("number", f"{getattr(inner, 'range', '')}, or never")
     def read(value: Any) -> Any:
         return inner(0 if isinstance(value, str) and value.strip().lower() == "never" else value)
 
-    return read
+    return replace(inner, read=read, range=f"{inner.range}, or never")
 
 
-def choice(*options: str) -> Reader:
-    names = [option for option in options if option]
+def choice(*options: str) -> Form[Any]:
+    def prepare(value: Any) -> str:
+        content = _truth(value) if "true" in options else value
+        return str(content).strip().lower()
 
-    @_of_kind("choice", ", ".join(names))
-    def read(value: Any) -> str:
-        content = str(value).strip().lower()
-        if "true" in options and content in _TRUE + _FALSE:
-            content = str(content in _TRUE).lower()
-        if isinstance(value, list | dict) or content not in options:
-            raise InvalidOption(f"give {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}")
-        return content
+    return checked(schema.one_of(*options), "choice", *options, prepare=prepare, span=", ".join(options))
 
-    return read
+
+def _from_json(value: str, kind: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise InvalidOption(f"it is no {kind} in JSON (quotes may have been lost on the way), give a {kind}") from None
 
 
 def _items(value: Any) -> list[Any]:
@@ -205,31 +217,26 @@ def _items(value: Any) -> list[Any]:
         return list(value)
     if not isinstance(value, str):
         raise InvalidOption("give a list")
-    stripped = value.strip()
-    if stripped.startswith("["):
-        try:
-            return list(json.loads(stripped))
-        except ValueError:
-            raise InvalidOption("it is no list in JSON (quotes may have been lost on the way), give a list") from None
-    return [item.strip() for item in stripped.split(",") if item.strip()]
+    if value.strip().startswith("["):
+        return list(_from_json(value, "list"))
+    return [item.strip() for item in value.split(",") if item.strip()]
 
 
-def list_of(read: Reader) -> Reader:
-    @_of_kind(f"list of {getattr(read, 'kind', 'text')}")
-    def read_all(value: Any) -> list[Any]:
-        return list(dict.fromkeys(_each(item, read) for item in _items(value)))
+def list_of(inner: Form[Any]) -> Form[Any]:
+    @form(f"list of {inner.kind}", *([example] for example in inner.examples), empty=[])
+    def read(value: Any) -> list[Any]:
+        items = []
+        for item in _items(value):
+            try:
+                items.append(inner(item))
+            except InvalidOption as invalid:
+                raise InvalidOption(f"of {shown(item)}, {invalid}") from None
+        return list(dict.fromkeys(items))
 
-    return read_all
+    return read
 
 
-def _each(item: Any, read: Reader) -> Any:
-    try:
-        return read(item)
-    except InvalidOption as invalid:
-        raise InvalidOption(f"of {shown(item)}, {invalid}") from None
-
-
-@_of_kind("network")
+@form("network", "198.51.100.1/32")
 def _network(value: Any) -> str:
     content = text(value)
     try:
@@ -247,7 +254,7 @@ def _network(value: Any) -> str:
 networks = list_of(_network)
 
 
-@_of_kind("network", "/16 to /27")
+@form("network", "10.20.0.0/16", span="/16 to /27")
 def vpc_cidr(value: Any) -> str:
     content = text(value)
     try:
@@ -260,32 +267,32 @@ def vpc_cidr(value: Any) -> str:
         raise InvalidOption("a VPC has a prefix from /16 to /28, give a smaller network")
     if network.prefixlen > 27:
         raise InvalidOption("two subnets of at least /28 must fit in, give /27 or a larger network")
-    if network.is_loopback or network.is_link_local or network.is_multicast or network.is_reserved:
-        raise InvalidOption("these addresses have a meaning of their own, give others")
-    if network.network_address in IPv4Network("0.0.0.0/8"):
+    reserved = network.is_loopback or network.is_link_local or network.is_multicast or network.is_reserved
+    if reserved or network.network_address in IPv4Network("0.0.0.0/8"):
         raise InvalidOption("these addresses have a meaning of their own, give others")
     return content
 
 
-@_of_kind("family or ami-…")
+_image_id = resource_id("ami")
+
+
+@form("family or ami-…", "ami-0123456789abcdef0")
 def image(value: Any) -> str:
     content = text(value)
     if content.startswith("ami-"):
-        if not re.fullmatch(r"ami-([0-9a-f]{8}|[0-9a-f]{17})", content):
-            raise InvalidOption("give an id, ami- with 17 (or 8) digits after it")
-        return content
+        return _image_id(content)
     match = _FAMILY.fullmatch(content)
     if not match:
         raise InvalidOption("give the id of an AMI or a family of AWS's Deep Learning AMIs")
     return match[1]
 
 
-@_of_kind("path")
+@form("path", empty="")
 def path(value: Any) -> str:
     return str(Path(text(value)).expanduser().absolute())
 
 
-@_of_kind("path")
+@form("path", "/efs")
 def mount_point(value: Any) -> str:
     content = PurePosixPath("/", text(value).lstrip("/"))
     if not re.fullmatch(r"/[\w./-]*", str(content), re.ASCII) or ".." in content.parts:
@@ -295,10 +302,9 @@ def mount_point(value: Any) -> str:
     return str(content)
 
 
-@_of_kind("bucket/prefix")
+@form("bucket/prefix", empty="")
 def bucket(value: Any) -> str:
-    content = text(value).removeprefix("s3://")
-    owner, prefix = (content.split("/", 1) + [""])[:2]
+    owner, _slash, prefix = text(value).removeprefix("s3://").partition("/")
     if not _BUCKET.fullmatch(owner) or ".." in owner:
         raise InvalidOption("give the name of a bucket, or bucket/prefix")
     if not _PREFIX.fullmatch(prefix):
@@ -306,13 +312,10 @@ def bucket(value: Any) -> str:
     return f"{owner}/{prefix.strip('/')}".rstrip("/")
 
 
-@_of_kind("map")
+@form("map", {"team": "vision"}, empty={})
 def tags(value: Any) -> dict[str, str]:
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise InvalidOption("it is no map in JSON (quotes may have been lost on the way), give a map") from None
+        value = _from_json(value, "map")
     if not isinstance(value, Mapping):
         raise InvalidOption("give a map of names to values")
     result = {}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Readers of the options of train.yml and the other playbooks for runs and data sets.
+"""Forms of the options of train.yml and the other playbooks for runs and data sets.
 
 Each returns the value with its type, or raises InvalidOption with what to do about it.
 """
@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS, is_run_id
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import node_range
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths, run_request, schema
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, form
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
 
@@ -32,6 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+@form("text", "train.py")
 def script(value: Any) -> str:
     text = r.text(value)
     if text.startswith(git_source.PREFIX) and not git_source.parse(text):
@@ -39,13 +39,14 @@ def script(value: Any) -> str:
     return text
 
 
-def module(value: Any) -> str:
-    text = r.text(value)
-    if not all(part.isidentifier() for part in text.split(".")):
-        raise InvalidOption("give a module's name, with a point between package and module")
-    return text
+module = r.checked(
+    schema.matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a module's name, with a point between package and module"),
+    "text",
+    "pkg.train",
+)
 
 
+@form("text", empty=[])
 def words(value: Any) -> list[str]:
     """Return a script's arguments from a list, or from a string that is split as a shell does."""
     if isinstance(value, str):
@@ -60,9 +61,10 @@ def words(value: Any) -> list[str]:
     return [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
 
 
+@form("text", 2)
 def nodes(value: Any) -> int | str | list[str]:
     """Return the number of nodes, a range of numbers, or their names."""
-    numbers = node_range(str(value).replace(" ", ""))
+    numbers = run_request.node_range(str(value).replace(" ", ""))
     if numbers:
         if numbers[1] > MOST_NODES:
             raise InvalidOption(f"give {MOST_NODES} or less")
@@ -78,6 +80,7 @@ def nodes(value: Any) -> int | str | list[str]:
     return list(dict.fromkeys("deeplearning-master" if name == "deeplearning-worker1" else name for name in names))
 
 
+@form("text")
 def one_node(value: Any) -> str:
     text = r.text(value)
     if not (_MEMBER.fullmatch(text) or _INSTANCE.fullmatch(text)):
@@ -85,10 +88,12 @@ def one_node(value: Any) -> str:
     return "deeplearning-master" if text == "deeplearning-worker1" else text
 
 
+@form("text", 2)
 def processes(value: Any) -> int | str:
     return "auto" if str(value).strip().lower() == "auto" else int(r.integer(1, 256)(value))
 
 
+@form("text", "generated")
 def dataset(value: Any) -> str:
     text = r.text(value)
     if text.startswith("s3://"):
@@ -105,6 +110,7 @@ def dataset(value: Any) -> str:
     return text
 
 
+@form("text", "~/cifar-10-binary.tar.gz")
 def data_source(value: Any) -> str:
     """Return a file of this machine, or a URL."""
     text = r.text(value)
@@ -119,17 +125,20 @@ def data_source(value: Any) -> str:
     return str(file.absolute())
 
 
+@form("text", "s3://my-data/sets", empty="")
 def s3_uri(value: Any) -> str:
     """Return s3://bucket/prefix; the s3:// may be left out."""
     return f"s3://{r.bucket(value)}"
 
 
+@form("text", "s3://my-bucket/lenet-1", empty="")
 def destination(value: Any) -> str:
     """Return a folder of this machine, or s3://bucket/prefix."""
     text = r.text(value)
     return s3_uri(text) if text.startswith("s3://") else r.path(text)
 
 
+@form("text", "src")
 def folder(value: Any) -> str:
     path = Path(r.text(value)).expanduser()
     if not path.is_dir():
@@ -137,6 +146,7 @@ def folder(value: Any) -> str:
     return str(path.absolute())
 
 
+@form("text")
 def node_folder(value: Any) -> str:
     text = r.text(value)
     if not text.startswith("/") or ".." in PurePosixPath(text).parts:
@@ -144,30 +154,28 @@ def node_folder(value: Any) -> str:
     return str(PurePosixPath(text))
 
 
-def run_id(value: Any) -> str:
-    text = r.text(value)
-    if not is_run_id(text):
-        raise InvalidOption(
-            "give at most 48 lower-case letters, digits, points, hyphens and underscores, a letter or digit first"
-        )
-    return text
+run_id: r.Form[str] = r.checked(run_request.run_id, "text", "lenet-1")
 
 
+@form("text", "lenet-1")
 def run_or_all(value: Any) -> str:
     text = r.text(value)
     return ALL_RUNS if text == ALL_RUNS else run_id(text)
 
 
+@form("text", ["lenet-1", "lenet-2"], empty=[])
 def run_ids(value: Any) -> list[str]:
     return [] if value == ALL_RUNS else list(r.list_of(run_id)(value))
 
 
+@form("text", {"BACKBONE.NORM": "GN"}, empty={})
 def config(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidOption("give a map")
     return {str(key): content for key, content in value.items()}
 
 
+@form("text", {"SEED": "7"}, empty={})
 def environment(value: Any) -> dict[str, str]:
     for name, content in config(value).items():
         if not _VARIABLE.fullmatch(name):
@@ -179,6 +187,7 @@ def environment(value: Any) -> dict[str, str]:
     return {name: str(content) for name, content in config(value).items()}
 
 
+@form("text", [1, 2, 4])
 def sweep(value: Any) -> list[int]:
     numbers = list(r.list_of(r.integer(1, MOST_NODES))(value))
     if not numbers:

@@ -15,8 +15,8 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import MISSING_FRAMEWORK, conflicts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recipes
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, is_empty, validate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, is_empty
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
     DATASETS,

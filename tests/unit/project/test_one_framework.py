@@ -44,8 +44,8 @@ start = {"efs_mount": "/efs", "run_id": "one", "run_dir": "/run", "data": "", "a
 own = variables.variables(start, placed, process)
 environment = python_env.environment_of("caffe", {"cpu": "", "gpu": ""})
 print(json.dumps({
-    "options": [train["framework"].read("caffe"), image["image_frameworks"].read(["caffe"])],
-    "setting": settings.TABLE["cluster_default_framework"].read("caffe"),
+    "options": [train["framework"].form("caffe"), image["image_frameworks"].form(["caffe"])],
+    "setting": settings.TABLE["cluster_default_framework"].form("caffe"),
     "help": "caffe: ddp" in train["distribution"].help,
     "request": run_request.validate({"framework": "caffe", "asked_by": "me"})["framework"],
     "cluster_json": cluster_config.FIELDS["default_framework"]("caffe"),

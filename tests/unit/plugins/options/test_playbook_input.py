@@ -72,7 +72,7 @@ def test_without_an_inventory_of_ours_a_playbook_says_how_to_name_the_file() -> 
     [
         ({"health_scope": "all"}, "health_scope is all: give training. Example: -e health_scope=training"),
         ({"health_scope": "training"}, "framework is missing: give one of tensorflow,"),
-        ({"health_scope": "training", "framework": "tf"}, "framework is tf: give tensorflow, mxnet, pytorch or"),
+        ({"health_scope": "training", "framework": "tf"}, "framework is tf: give one of tensorflow, mxnet, pytorch,"),
         (
             {"health_scope": "training", "framework": "mxnet", "distribution": "ddp"},
             "distribution is ddp, which only pytorch has: give mxnet's dist_sync or",
@@ -96,9 +96,12 @@ def test_health_trains_with_the_clusters_framework_unless_another_is_named() -> 
         ({}, "dataset is not given: name a data set. Example: -e dataset=coco2017"),
         (
             {"dataset": "x", "stage_target": "home"},
-            "stage_target is home: give bucket or efs. Example: -e stage_target",
+            "stage_target is home: give one of bucket, efs. Example: -e stage_target",
         ),
-        ({"dataset": "x", "stage_nodes": 0}, "stage_nodes is 0: give 1 or more. Example: -e stage_nodes=2"),
+        (
+            {"dataset": "x", "stage_nodes": 0},
+            "stage_nodes is 0: give a whole number from 1 to 256. Example: -e stage_nodes=2",
+        ),
         ({"dataset": "x", "bucket": "My_Bucket"}, "bucket is My_Bucket: give the name of a bucket"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recipes, run_readers, setting_rules
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option, is_empty, validate
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option, validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 
@@ -41,8 +41,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
         (r.number(0, 8), "8", 8.0),
         (r.number(0, 8), 0, 0.0),
         (r.number(0, 8), "0.25", 0.25),
-        (r.choice("", "auto", "true", "false"), "YES", "true"),
-        (r.choice("", "auto", "true", "false"), "", ""),
+        (r.choice("auto", "true", "false"), "YES", "true"),
         (r.choice("a", "b"), " A ", "a"),
         (r.list_of(r.integer(1, 9)), (2, 1, "2"), [2, 1]),
         (r.list_of(r.text), "a,, b ,", ["a", "b"]),
@@ -81,7 +80,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
         (run_readers.words, ("a", 1, False), ["a", "1", "false"]),
     ],
 )
-def test_what_is_just_taken(read: r.Reader, value: Any, expected: Any) -> None:
+def test_what_is_just_taken(read: r.Form[Any], value: Any, expected: Any) -> None:
     actual = read(value)
     assert actual == expected and type(actual) is type(expected)
 
@@ -105,18 +104,17 @@ def test_what_is_just_taken(read: r.Reader, value: Any, expected: Any) -> None:
         (r.resource_id("vpc"), "subnet-01234567", "give an id, vpc- with 17"),
         (r.boolean, "2", "give true or false"),
         (r.boolean, None, "give true or false"),
-        (r.integer(1, 3), 0, "give 1 or more"),
-        (r.integer(1, 3), 4, "give 3 or less"),
+        (r.integer(1, 3), 0, "give a whole number from 1 to 3"),
+        (r.integer(1, 3, "it hurts"), 4, "give a whole number from 1 to 3, because it hurts"),
         (r.integer(1, 3), "1.5", "give a whole number from 1 to 3"),
         (r.integer(1, 3), [1], "give a whole number from 1 to 3"),
         (r.integer(1, 3), "\u0661", "give a whole number from 1 to 3"),
-        (r.number(0, 8), 8.01, "give 0 to 8"),
-        (r.number(0, 8), "-0.5", "give 0 to 8"),
+        (r.number(0, 8), 8.01, "give a number from 0 to 8"),
+        (r.number(0, 8), "-0.5", "give a number from 0 to 8"),
         (r.number(0, 8), True, "give a number from 0 to 8"),
         (r.number(0, 8), "1e3", "give a number from 0 to 8"),
-        (r.choice("a", "b", "c"), ["a"], "give a, b or c"),
+        (r.choice("a", "b", "c"), ["a"], "give one of a, b, c"),
         (r.choice("a"), "yes", "give a"),
-        (r.choice("", "a", "b"), "c", "give a or b"),
         (r.list_of(r.text), 1, "give a list"),
         (r.list_of(r.text), "[", "it is no list in JSON"),
         (r.list_of(r.integer(1, 3)), "1,x", "of x, give a whole number"),
@@ -143,7 +141,7 @@ def test_what_is_just_taken(read: r.Reader, value: Any, expected: Any) -> None:
         (r.tags, {"k" * 129: "x"}, "give at most 128 letters"),
         (r.tags, {"k": "v" * 257}, "give at most 128 letters"),
         (r.tags, {"k": "a*"}, "give at most 128 letters"),
-        (run_readers.nodes, 257, "give 256 or less"),
+        (run_readers.nodes, 257, "give a whole number from 1 to 256"),
         (run_readers.nodes, "1.5", "give a whole number"),
         (run_readers.nodes, [], "give a number, a range such as 6-8, or a list of members"),
         (run_readers.nodes, "deeplearning-worker0", "give a number, a range such as 6-8, or a list of members"),
@@ -155,13 +153,13 @@ def test_what_is_just_taken(read: r.Reader, value: Any, expected: Any) -> None:
         (run_readers.environment, {"1A": "x"}, "1A cannot be the name of a variable"),
         (run_readers.environment, {"A": None}, "of A, give a text, within quotes"),
         (run_readers.environment, "A=1", "give a map"),
-        (run_readers.sweep, "0", "give 1 or more"),
+        (run_readers.sweep, "0", "of 0, give a whole number from 1 to 256"),
         (run_readers.words, [None], "give a list of words"),
         (run_readers.words, 5, "give a list"),
-        (run_readers.run_or_all, "ALL", "give at most 48 lower-case letters"),
+        (run_readers.run_or_all, "ALL", "give a run's id: up to 48 of a-z 0-9 . _ -"),
     ],
 )
-def test_what_is_just_refused(read: r.Reader, value: Any, cure: str) -> None:
+def test_what_is_just_refused(read: r.Form[Any], value: Any, cure: str) -> None:
     with pytest.raises(r.InvalidOption) as refused:
         read(value)
     assert cure in str(refused.value)
@@ -205,29 +203,47 @@ def test_files_have_to_be_there_and_of_the_right_kind(tmp_path: Path) -> None:
 
 
 def test_an_option_knows_its_kind_and_how_it_is_given() -> None:
-    count = Option("count", r.integer(1, 3), 1, 2, "")
-    assert (count.kind, count.range, count.may_be_empty) == ("number", "1 to 3", False)
+    count = Option("count", r.integer(1, 3), "", default=1, example=2)
+    assert (count.form.kind, count.form.range, count.may_be_empty) == ("number", "1 to 3", False)
     assert (count.argument(), count.argument(0)) == ("-e count=2", "-e count=0")
-    assert Option("spot", r.boolean, False, True, "").argument() == "-e spot=true"
-    assert Option("zones", r.list_of(r.zone), [], ["a"], "").argument() == """-e '{"zones": ["a"]}'"""
-    assert Option("zones", r.list_of(r.zone), [], ["a"], "").kind == "list of zone"
-    bare = Option("x", lambda value: value, "", "y", "")
-    assert (bare.kind, bare.range, bare.may_be_empty) == ("text", "", True)
+    zones = Option("zones", r.list_of(r.zone), "", example=["a"])
+    assert zones.argument() == """-e '{"zones": ["a"]}'"""
+    assert (zones.form.kind, zones.default, zones.may_be_empty) == ("list of zone", [], True)
+    bare = Option("x", r.Form(str), "", example="y")
+    assert (bare.form.kind, bare.form.range, bare.default, bare.may_be_empty) == ("text", "", None, True)
     assert count.problem("a b ", "give one") == 'count is "a b ": give one. Example: -e count=2'
+
+
+@pytest.mark.parametrize(
+    ("form", "default", "expected"),
+    [
+        (r.flag, None, (False, True)),
+        (r.boolean, None, (None, True)),
+        (r.boolean, True, (True, False)),
+        (r.choice("a", "b"), "a", ("a", "b")),
+        (r.choice("a", "b"), "b", ("b", "a")),
+        (r.resource_id("vpc"), None, ("", "vpc-0123456789abcdef0")),
+        (r.list_of(r.resource_id("sg")), None, ([], ["sg-0123456789abcdef0"])),
+        (r.or_never(r.integer(0, 9)), 0, (0, None)),
+    ],
+)
+def test_an_option_has_the_default_and_an_example_of_its_form(form: r.Form[Any], default: Any, expected: Any) -> None:
+    option = Option("x", form, "", default=default)
+    assert (option.default, option.example) == expected
 
 
 def test_missing_values_have_their_default_and_wrong_ones_no_value() -> None:
     table = [
-        Option("count", r.integer(1, 3), 1, 2, ""),
-        Option("note", r.text, "", "y", ""),
-        Option("run", r.text, None, "y", "", required="say which"),
+        Option("count", r.integer(1, 3), "", default=1, example=2),
+        Option("note", r.text, "", example="y"),
+        Option("run", r.integer(1, 3), "", example=2, required="say which"),
     ]
     checked = validate(table, {"note": " ", "other": 1})
     assert checked.values == {"count": 1, "note": "", "run": None}
-    assert checked.problems == ["run is not given: say which. Example: -e run=y"]
-    checked = validate(table, {"count": None, "note": "n", "run": "r"})
-    assert checked.values == {"note": "n", "run": "r"} and len(checked.problems) == 1
-    assert [value for value in (None, "", " ", 0, [], "a") if is_empty(value)] == [None, "", " "]
+    assert checked.problems == ["run is not given: say which. Example: -e run=2"]
+    checked = validate(table, {"count": None, "note": "n", "run": "3"})
+    assert checked.values == {"note": "n", "run": 3} and len(checked.problems) == 1
+    assert [value for value in (None, "", " ", 0, [], "a") if r.is_empty(value)] == [None, "", " "]
 
 
 # Rules between settings

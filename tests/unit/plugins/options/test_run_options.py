@@ -41,7 +41,7 @@ def test_the_example_of_each_message_is_right(argument: Option, tmp_path: Path, 
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "src").mkdir()
     (tmp_path / "cifar-10-binary.tar.gz").touch()
-    assert argument.read(argument.example) is not None
+    assert argument.form(argument.example) is not None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
     [
         (
             {"framework": "tf"},
-            "framework is tf: give tensorflow, mxnet, pytorch or tensorpack. Example: -e framework=pyt",
+            "framework is tf: give one of tensorflow, mxnet, pytorch, tensorpack. Example: -e framework=pyt",
         ),
         ({"framework": ""}, "framework is missing: give one of tensorflow,"),
         (
@@ -91,7 +91,7 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"framework": "mxnet", "distribution": "device", "sweep": [1, 2]}, "which trains on one node, and nodes is 2"),
         ({"servers": 2}, "servers is 2, and pytorch has no parameter servers"),
         ({"framework": "tensorflow", "servers": 2}, "Example: -e distribution=parameter_server"),
-        ({"nodes": 0}, "nodes is 0: give 1 or more."),
+        ({"nodes": 0}, "nodes is 0: give a whole number from 1 to 256."),
         ({"nodes": "all"}, "nodes is all: give a number, a range such as 6-8, or a list of members"),
         ({"nodes": "8-6"}, "nodes is 8-6: give a number, a range such as 6-8, or"),
         ({"nodes": "6-2000"}, "nodes is 6-2000: give 256 or less"),
@@ -121,9 +121,9 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"dataset": "generated", "data_source": "https://x"}, "generated data is made and not taken from anywhere"),
         ({"dataset": "/efs/x", "data_source": "https://x"}, "only a named data set has a source"),
         ({"dataset": "cifar10", "data_source": "/nowhere.tar.gz"}, "there is no such file on this machine"),
-        ({"run_id": "a b"}, "give at most 48 lower-case letters"),
-        ({"run_id": "all"}, "give at most 48 lower-case letters"),
-        ({"run_id": "x" * 49}, "give at most 48 lower-case letters"),
+        ({"run_id": "a b"}, "give a run's id: up to 48 of a-z"),
+        ({"run_id": "all"}, "give a run's id: up to 48 of a-z"),
+        ({"run_id": "x" * 49}, "give a run's id: up to 48 of a-z"),
         (
             {"resume": "a", "run_id": "b", "framework": ""},
             "run_id is given together with resume: a continues as",
@@ -135,9 +135,9 @@ def test_what_is_right_gets_its_type_once(name: str, variables: Any, read: Any) 
         ({"env": {"A B": "1"}}, "cannot be the name of a variable"),
         ({"env": {"A": True}}, "of A, give a text, within quotes"),
         ({"runs_dir": "mine"}, "give a path on the nodes"),
-        ({"max_restarts": -1}, "max_restarts is -1: give 0 or more."),
-        ({"stop_seconds": 0}, "stop_seconds is 0: give 1 or more."),
-        ({"stop_seconds": 601}, "stop_seconds is 601: give 600 or less."),
+        ({"max_restarts": -1}, "max_restarts is -1: give a whole number from 0 to 100."),
+        ({"stop_seconds": 0}, "stop_seconds is 0: give a whole number from 1 to 600."),
+        ({"stop_seconds": 601}, "stop_seconds is 601: give a whole number from 1 to 600."),
         ({"framework": "mxnet", "script_args": ["--d", "s3://b/x"]}, "this mxnet cannot read S3"),
     ],
 )
@@ -163,7 +163,7 @@ def test_files_of_a_run_go_to_a_folder_of_this_machine_or_to_s3(monkeypatch: pyt
     read = {to: run_rules.check("get", {"run_id": "a", "to": to}).values["to"] for to in targets}
     assert read == {"~/a": "/home/anna/a", "/a b": "/a b", "s3://bucket/a/": "s3://bucket/a", "": ""}
     assert run_rules.check("get", {"run_id": "a"}).values["what"] == "model"
-    assert problems("get", run_id="a", what="code", to="s3://")[0].startswith("what is code: give model, checkpoints, ")
+    assert problems("get", run_id="a", what="code", to="s3://")[0].startswith("what is code: give one of model, ")
     assert len(problems("get", run_id="a", what="code", to="s3://B*")) == 2
 
 

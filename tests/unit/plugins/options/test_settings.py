@@ -52,7 +52,8 @@ def test_an_existing_cluster_needs_less() -> None:
 
 def test_all_problems_have_the_form_of_every_message() -> None:
     assert problems(worker_count=-1, availability_zones="us-west-2a") == [
-        "cluster_worker_count is -1: give 0 or more. Example: -e cluster_worker_count=4",
+        "cluster_worker_count is -1: give a whole number from 0 to 255, because runs were measured with up to 256 "
+        "nodes, the master included. Example: -e cluster_worker_count=4",
         "cluster_availability_zones names us-west-2a: give zones of us-east-1, the cluster's region. Example: "
         """-e '{"cluster_availability_zones": ["us-east-1a"]}'""",
     ]
@@ -60,12 +61,12 @@ def test_all_problems_have_the_form_of_every_message() -> None:
 
 @pytest.mark.parametrize("setting", TABLE.values(), ids=lambda setting: setting.name)
 def test_the_example_of_each_message_is_right(setting: Option) -> None:
-    assert setting.read(setting.example) is not None
+    assert setting.form(setting.example) is not None
     if isinstance(setting.example, bool | int):
-        assert setting.read(str(setting.example)) == setting.read(setting.example)
+        assert setting.form(str(setting.example)) == setting.form(setting.example)
     if setting.default not in (None, "", [], {}):
         text = json.dumps(setting.default) if isinstance(setting.default, list) else str(setting.default)
-        assert setting.read(setting.default) == setting.read(text)
+        assert setting.form(setting.default) == setting.form(text)
 
 
 @pytest.mark.parametrize(
@@ -103,18 +104,22 @@ def test_what_is_right_gets_its_type_once(name: str, options: Any, read: Any) ->
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("worker_count", "four", "is four: give a whole number from 0 to 255."),
+        (
+            "worker_count",
+            "four",
+            "is four: give a whole number from 0 to 255, because runs were measured with up to 256",
+        ),
         ("worker_count", True, "is true: give a whole number"),
         ("worker_count", 2.5, "is 2.5: give a whole number"),
-        ("worker_count", 256, "is 256: give 255 or less, because runs were measured with up to 256 nodes, the master"),
-        ("worker_min", 256, "is 256: give 255 or less, because runs were measured with up to 256 nodes, the master"),
-        ("root_volume_gib", 0, "is 0: give 8 or more."),
+        ("worker_count", 256, "is 256: give a whole number from 0 to 255, because runs were measured"),
+        ("worker_min", 256, "is 256: give a whole number from 0 to 255, because runs were measured"),
+        ("root_volume_gib", 0, "is 0: give a whole number from 8 to 16384."),
         ("ttl_hours", "8h", "is 8h: give a number from 0 to 8760."),
-        ("ttl_hours", -1, "is -1: give 0 to 8760."),
+        ("ttl_hours", -1, "is -1: give a number from 0 to 8760."),
         ("ttl_hours", [8], "give a number"),
         ("spot", "maybe", "is maybe: give true or false."),
-        ("capacity_policy", "some", "is some: give at_least, all_or_nothing or best_effort."),
-        ("placement_group", "perhaps", "give auto, true or false"),
+        ("capacity_policy", "some", "is some: give one of at_least, all_or_nothing, best_effort."),
+        ("placement_group", "perhaps", "give one of auto, true, false"),
         ("name", "Red", "give lower-case letters"),
         ("name", "red_1", "give lower-case letters"),
         ("name", "1red", "give lower-case letters"),
@@ -167,7 +172,7 @@ def test_what_is_right_gets_its_type_once(name: str, options: Any, read: Any) ->
         ("tags", {"x": ["y"]}, "of x, give a text"),
         ("tags", {f"k{number}": "" for number in range(41)}, "give 40 at most"),
         ("profile", ["a"], "give a text"),
-        ("default_framework", "caffe", "give tensorflow, mxnet, pytorch or tensorpack"),
+        ("default_framework", "caffe", "give one of tensorflow, mxnet, pytorch, tensorpack"),
     ],
 )
 def test_what_is_wrong_by_itself(name: str, options: Any, message: str) -> None:
