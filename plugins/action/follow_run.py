@@ -43,8 +43,8 @@ class ActionModule(Action):
         while not follower.end:
             arguments = ["run", "follow", follower.run_id, "--from-line", str(follower.seen)]
             try:
-                with node_program.stream(way, arguments + ["--output"] * output) as lines:
-                    for line in lines:
+                with node_program.output(way, way.program(arguments + ["--output"] * output)) as chunks:
+                    for line in node_program.lines(chunks, host):
                         lost_at = 0.0
                         for text in follower.take(node_program.event(line)):
                             display.message(text)

@@ -17,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
+    answers,
     code_archive,
     git_clone,
     git_source,
@@ -61,8 +62,8 @@ class ActionModule(Action):
         arguments, offset = options["words"], options["stdin_offset"]
         size = os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
         try:
-            with node_program.stream(way, arguments, stdin) as lines:
-                return show(lines, way.host, arguments, display, offset, size)
+            with node_program.output(way, way.program(arguments), stdin) as chunks:
+                return show(node_program.lines(chunks, way.host), way.host, arguments, display, offset, size)
         finally:
             display.close()
 
@@ -91,7 +92,7 @@ def show(
                 progress = _PROGRESS(event)
                 done, size = offset + progress["done"], total or progress["total"]
                 display.transfer(host, done, size)
-    return node_program.parse_answer(host, command, last)
+    return answers.parse(host, command, last)
 
 
 @contextlib.contextmanager

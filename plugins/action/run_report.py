@@ -67,8 +67,10 @@ class ActionModule(Action):
         fetched = page.parents[1] / ".runs"
         command = report_files.collect_command(options["root"], runs)
         try:
-            with node_program.lines(self._way, command, report_files.MOST_PACKED, report_files.SECONDS) as lines:
-                report_files.write(lines, runs, fetched)
+            with node_program.output(
+                self._way, command, limit=report_files.MOST_PACKED, seconds=report_files.SECONDS
+            ) as chunks:
+                report_files.write(node_program.lines(chunks, self._way.host), runs, fetched)
         except InvalidValue as malformed:
             raise UserError(f"What {self._way.host} sends of {', '.join(runs):.200} is {malformed}.") from None
         reported = report.read_all(fetched / run for run in runs)

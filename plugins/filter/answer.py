@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
 
 def answer(text: Any, name: str) -> dict[str, Any]:
     try:
-        return answers.ANSWERS[name](untrusted.from_json(str(text)))
-    except untrusted.InvalidValue as malformed:
-        raise AnsibleFilterError(answers.unexpected("A node", name.split(), malformed)) from None
+        return answers.parse("A node", name.split(), str(text))
+    except UserError as error:
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

@@ -34,16 +34,12 @@ def load(value: Any) -> dict[str, Any]:
         raise u.InvalidValue(str(error)) from None
 
 
-progress = u.lenient(
-    u.record(
-        epoch=u.lenient(u.number),
-        step=u.lenient(u.number),
-        loss=u.lenient(u.number),
-        accuracy=u.lenient(u.number),
-        samples_per_second=u.lenient(u.number),
-        seconds_left=u.lenient(u.number),
-    )
-)
+def figures(*names: str) -> dict[str, u.Parser]:
+    """Return the fields of figures that users' scripts report."""
+    return dict.fromkeys(names, u.lenient(u.number))
+
+
+progress = u.lenient(u.record(**figures("epoch", "step", "loss", "accuracy", "samples_per_second", "seconds_left")))
 """The progress of a run, which its script reports."""
 
 cost = u.lenient(u.record(so_far=u.number, at_end=u.optional(u.number)))
@@ -146,17 +142,20 @@ FOR_PEOPLE = ("run list", "run show")
 """Without --json, these answer with text as well."""
 
 
-def parse(command: Sequence[str], text: str) -> dict[str, Any]:
-    """Return the answer to `deeplearning COMMAND`. Text for people is returned as `text`."""
+def parse(host: str, command: Sequence[str], text: str) -> dict[str, Any]:
+    """Return the answer of a host to `deeplearning COMMAND`. Text for people is returned as `text`."""
     name = " ".join(command[:2])
     form = ANSWERS.get(name)
     if form is None or (name in FOR_PEOPLE and "--json" not in command):
         return {"text": u.printable(text.strip())}
-    return form(u.from_json(text))
+    try:
+        return form(u.from_json(text))
+    except u.InvalidValue as malformed:
+        raise unexpected(host, command, malformed) from None
 
 
-def unexpected(host: str, command: Sequence[str], malformed: u.InvalidValue) -> str:
-    return (
+def unexpected(host: str, command: Sequence[str], malformed: u.InvalidValue) -> UserError:
+    return UserError(
         f"{host} answered `deeplearning {' '.join(command[:2])}` with something unexpected ({malformed}). Its program "
         "may be another version, or changed: ansible-playbook deeplearning.aws.configure installs the right one."
     )

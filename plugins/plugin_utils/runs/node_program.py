@@ -37,6 +37,8 @@ ANSWER_SECONDS = 900.0
 ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=4")
 """ssh's options to notice a connection that breaks silently."""
 
+Stdin = IO[bytes] | int
+
 
 class CommandFailed(UserError):
     """The command ended with another code than 0."""
@@ -81,19 +83,20 @@ class Way:
 
 
 def ask(
-    way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS
+    way: Way, arguments: Sequence[str], stdin: Stdin = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
     """Return the answer to `deeplearning ARGUMENTS`."""
-    return parse_answer(way.host, arguments, run(way, way.program(arguments), stdin, seconds).decode(errors="replace"))
+    printed = run(way, way.program(arguments), stdin, seconds)
+    return answers.parse(way.host, arguments, printed.decode(errors="replace"))
 
 
-def raw(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> dict[str, Any]:
+def raw(way: Way, arguments: Sequence[str], stdin: Stdin = subprocess.DEVNULL) -> dict[str, Any]:
     """Return what `deeplearning ARGUMENTS` prints as a task's result, however it ends."""
     printed: list[str] = []
     code, reason = 0, ""
     try:
-        with _output(way, way.program(arguments), stdin, LONGEST_ANSWER, ANSWER_SECONDS) as chunks:
-            printed.extend(_lines(chunks, way.host))
+        with output(way, way.program(arguments), stdin, LONGEST_ANSWER, ANSWER_SECONDS) as chunks:
+            printed.extend(lines(chunks, way.host))
     except ConnectionLost as lost:
         return {"unreachable": True, "msg": str(lost)}
     except UserError as error:
@@ -103,20 +106,10 @@ def raw(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.
     return {"failed": False, "rc": code, "stdout": "\n".join(printed), "stderr": reason, "msg": reason}
 
 
-def run(
-    way: Way, shell_command: str, stdin: IO[bytes] | int = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS
-) -> bytes:
+def run(way: Way, shell_command: str, stdin: Stdin = subprocess.DEVNULL, seconds: float = ANSWER_SECONDS) -> bytes:
     """Return what a shell command prints."""
-    with _output(way, shell_command, stdin, LONGEST_ANSWER, seconds) as chunks:
+    with output(way, shell_command, stdin, LONGEST_ANSWER, seconds) as chunks:
         return b"".join(chunks)
-
-
-def parse_answer(host: str, arguments: Sequence[str], text: str) -> dict[str, Any]:
-    """Return the answer to `deeplearning ARGUMENTS` in the form that `answers` defines for it."""
-    try:
-        return answers.parse(arguments, text)
-    except InvalidValue as malformed:
-        raise UserError(answers.unexpected(host, arguments, malformed)) from None
 
 
 def failure(host: str, code: int, stderr: str) -> CommandFailed:
@@ -153,27 +146,6 @@ def ssh_command(connection: Any) -> list[str]:
     return [*argv, *(["-l", user] if user else []), option("host")]
 
 
-@contextlib.contextmanager
-def stream(way: Way, arguments: Sequence[str], stdin: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[Iterator[str]]:
-    """Yield the lines of `deeplearning ARGUMENTS` as they come, however many there are."""
-    with _output(way, way.program(arguments), stdin) as chunks:
-        yield _lines(chunks, way.host)
-
-
-@contextlib.contextmanager
-def content(way: Way, arguments: Sequence[str], stdin: IO[bytes], limit: int) -> Iterator[Iterator[bytes]]:
-    """Yield what `deeplearning ARGUMENTS` prints as it comes, up to `limit` bytes. A person watches it."""
-    with _output(way, way.program(arguments), stdin, limit) as chunks:
-        yield chunks
-
-
-@contextlib.contextmanager
-def lines(way: Way, shell_command: str, limit: int, seconds: float) -> Iterator[Iterator[str]]:
-    """Yield the lines of a shell command as they come."""
-    with _output(way, shell_command, subprocess.DEVNULL, limit, seconds) as chunks:
-        yield _lines(chunks, way.host)
-
-
 def event(line: str) -> Mapping[str, Any]:
     """Return the JSON object of a line, or an empty one if the line is something else."""
     try:
@@ -184,23 +156,24 @@ def event(line: str) -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def _output(
-    way: Way, shell_command: str, stdin: IO[bytes] | int, limit: float = math.inf, seconds: float = math.inf
+def output(
+    way: Way, shell_command: str, stdin: Stdin = subprocess.DEVNULL, limit: float = math.inf, seconds: float = math.inf
 ) -> Iterator[Iterator[bytes]]:
-    """Yield what a command prints, and terminate it at the end. What ssh runs on the node ends when it next writes."""
-    deadline = time.monotonic() + seconds
-    with tempfile.TemporaryFile() as stderr, _started(way.argv(shell_command), stdin, stderr) as process:
+    """Yield what a command prints as it comes, up to `limit` bytes, and terminate the command at the end.
+
+    What ssh runs on the node ends when it next writes.
+    """
+    deadline, argv = time.monotonic() + seconds, way.argv(shell_command)
+    with tempfile.TemporaryFile() as stderr:
         try:
-            yield _chunks(process, stderr, way.host, limit, deadline)
-        finally:
-            process.terminate()
-
-
-def _started(argv: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
-    except FileNotFoundError:
-        raise UserError(f"There is no {argv[0]} on this machine: install OpenSSH's client.") from None
+            process = subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
+        except FileNotFoundError:
+            raise UserError(f"There is no {argv[0]} on this machine: install OpenSSH's client.") from None
+        with process:
+            try:
+                yield _chunks(process, stderr, way.host, limit, deadline)
+            finally:
+                process.terminate()
 
 
 def _chunks(
@@ -236,7 +209,7 @@ def _chunks(
         raise failure(host, process.returncode, stderr.read().decode(errors="replace"))
 
 
-def _lines(chunks: Iterable[bytes], host: str) -> Iterator[str]:
+def lines(chunks: Iterable[bytes], host: str) -> Iterator[str]:
     """Yield the lines. The last one may have no newline if the command itself has ended; otherwise it is cut."""
     line = bytearray()
     try:

@@ -157,8 +157,9 @@ _ATTEMPT = u.record(
 )
 _RESULT = u.record(state=u.one_of(*STATES), attempts=u.optional(u.list_of(_ATTEMPT)))
 _STATE = u.record(processes=answers.processes)
-_FIGURES = ("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
-_LINE = u.record(**dict.fromkeys(_FIGURES, u.lenient(u.number)))
+_LINE = u.record(
+    **answers.figures("epoch", "loss", "seconds", "samples_per_second", "val_accuracy", "average_precision", "ranks")
+)
 MOST_LINES = 2_000_000
 """Of the metrics of a report: each line takes memory."""
 MOST_POINTS = 500

@@ -66,7 +66,7 @@ def list_files(way: node_program.Way, run_id: str, what: str) -> Listing:
         if twice := run_files.collision(names):
             raise InvalidValue(f"one file of the name {twice}")
     except InvalidValue as malformed:
-        raise UserError(answers.unexpected(way.host, command, malformed)) from None
+        raise answers.unexpected(way.host, command, malformed) from None
     return Listing(answer["state"], [RunFile(**file) for file in answer["files"]], answer["left_out"])
 
 

@@ -37,6 +37,23 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+_FIGURES: Mapping[str, Callable[[float], str]] = {
+    "epoch": "epoch {}".format,
+    "step": "step {}".format,
+    "seconds_left": lambda seconds: f"{clock(seconds)} left",
+    "loss": "loss {:.4f}".format,
+    "accuracy": lambda share: f"accuracy {_percent(share)}",
+    "val_accuracy": lambda share: f"validated {_percent(share)}",
+    "average_precision": "average precision {:.4f}".format,
+    "samples_per_second": "{:.0f} samples/s".format,
+}
+"""What a script reports of its progress, and how a line shows it."""
+
+
 @dataclass
 class Follower:
     """Takes one event after another. `status` is the run's current progress."""
@@ -150,19 +167,7 @@ _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower,
         Follower._process,
     ),
     "progress": (
-        u.record(
-            time=_SECONDS,
-            epoch=u.lenient(u.number),
-            step=u.lenient(u.number),
-            loss=u.lenient(u.number),
-            accuracy=u.lenient(u.number),
-            val_accuracy=u.lenient(u.number),
-            average_precision=u.lenient(u.number),
-            samples_per_second=u.lenient(u.number),
-            ranks=u.lenient(u.count),
-            seconds_left=u.lenient(u.number),
-            cost=answers.cost,
-        ),
+        u.record(**answers.figures(*_FIGURES), time=_SECONDS, ranks=u.lenient(u.count), cost=answers.cost),
         Follower._progress,
     ),
     "output": (u.record(role=answers.role, rank=u.count, line=u.words), Follower._output),
@@ -188,22 +193,7 @@ def _counted(roles: list[str]) -> str:
 
 def progress(event: Mapping[str, Any], ranks: int) -> str:
     """Return text such as `epoch 2, step 120, 0:42 left, loss 1.2346, accuracy 56.1 %, 812 samples/s`."""
-    parts = []
-    if event.get("epoch") is not None:
-        parts.append(f"epoch {event['epoch']}")
-    if event.get("step") is not None:
-        parts.append(f"step {event['step']}")
-    if event.get("seconds_left") is not None:
-        parts.append(f"{clock(event['seconds_left'])} left")
-    if event.get("loss") is not None:
-        parts.append(f"loss {event['loss']:.4f}")
-    for key, name in (("accuracy", "accuracy"), ("val_accuracy", "validated")):
-        if event.get(key) is not None:
-            parts.append(f"{name} {event[key]:.1%}".replace("%", " %"))
-    if event.get("average_precision") is not None:
-        parts.append(f"average precision {event['average_precision']:.4f}")
-    if event.get("samples_per_second") is not None:
-        parts.append(f"{event['samples_per_second']:.0f} samples/s")
+    parts = [show(event[name]) for name, show in _FIGURES.items() if event.get(name) is not None]
     reporting = event.get("ranks")
     if reporting is not None and reporting < ranks:
         parts.append(f"{reporting} of {ranks} ranks")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
@@ -73,13 +72,13 @@ def receive(
     with tempfile.TemporaryFile() as stdin:
         stdin.write(json.dumps(asked).encode())
         stdin.seek(0)
-        with node_program.content(way, command, stdin, most) as chunks:
+        with node_program.output(way, way.program(command), stdin, most) as chunks:
             reader = _Reader(chunks)
             for request, file in zip(requests, asked, strict=True):
                 try:
                     sent = _receive_one(reader, request, file["start"], show)
                 except InvalidValue as malformed:
-                    raise UserError(answers.unexpected(way.host, command, malformed)) from None
+                    raise answers.unexpected(way.host, command, malformed) from None
                 yield request, sent
 
 

@@ -208,8 +208,8 @@ class LogCollector:
         self.display(f"Collecting the logs of {node.name}.")
         way, count = node_program.Way.of_config(self.access.config, node.name), 0
         try:
-            with node_program.lines(way, command, node_logs.MOST_PACKED, NODE_SECONDS) as lines:
-                for name, text in node_logs.read(lines):
+            with node_program.output(way, command, limit=node_logs.MOST_PACKED, seconds=NODE_SECONDS) as chunks:
+                for name, text in node_logs.read(node_program.lines(chunks, node.name)):
                     archive.add(f"nodes/{node.name}/{name}", text)
                     count += 1
         except UserError as error:

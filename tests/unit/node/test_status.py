@@ -48,7 +48,7 @@ def answer(master: Node, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What the operator's side reads."""
     with master.here():
         assert cli.main(["status"]) == 0
-    return answers.parse(["status"], capsys.readouterr().out)
+    return answers.parse("n", ["status"], capsys.readouterr().out)
 
 
 def test_members_loads_and_runs(master: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,7 +116,7 @@ def test_a_run_that_names_what_we_have_not_is_refused(changed: dict[str, Any]) -
 
 def test_a_node_that_answers_otherwise_is_named_in_one_sentence() -> None:
     with pytest.raises(UserError) as error:
-        node_program.parse_answer("deeplearning-master", ["run", "create"], '{"run_id": "../../.ssh"}')
+        answers.parse("deeplearning-master", ["run", "create"], '{"run_id": "../../.ssh"}')
     sentence = str(error.value)
     assert "deeplearning-master answered `deeplearning run create` with something unexpected" in sentence
     assert ".ssh" not in sentence and "\n" not in sentence

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
+
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 
 
 class Connection:
@@ -12,3 +16,10 @@ class Connection:
 
     def get_option(self, name: str) -> Any:
         return self._options[name]
+
+
+@contextlib.contextmanager
+def lines_of(way: node_program.Way, command: str, **limits: float) -> Iterator[Iterator[str]]:
+    """Yield the lines that a command prints."""
+    with node_program.output(way, command, **limits) as chunks:
+        yield node_program.lines(chunks, way.host)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
@@ -94,7 +95,7 @@ def command(name: str) -> list[str]:
 
 
 def parsed(name: str, answer: Any) -> dict[str, Any]:
-    return answers.parse(command(name), json.dumps(answer))
+    return answers.parse("n", command(name), json.dumps(answer))
 
 
 def test_every_answer_has_a_form_that_is_tested() -> None:
@@ -130,7 +131,7 @@ def test_a_value_of_another_type_is_refused_or_left_out_and_a_missing_one_refuse
     place[last] = {"a": ["b"]}
     try:
         actual = parsed(name, answer)
-    except InvalidValue:
+    except UserError:
         pass
     else:
         # The figures of users' scripts are left out.
@@ -138,7 +139,7 @@ def test_a_value_of_another_type_is_refused_or_left_out_and_a_missing_one_refuse
     if isinstance(place, list) or last in OPTIONAL:
         return
     del place[last]
-    with pytest.raises(InvalidValue):
+    with pytest.raises(UserError):
         parsed(name, answer)
 
 
@@ -164,7 +165,7 @@ def test_a_value_of_another_type_is_refused_or_left_out_and_a_missing_one_refuse
     ],
 )
 def test_what_no_node_of_ours_answers_is_refused(name: str, changed: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue):
+    with pytest.raises(UserError):
         parsed(name, {**VALID[name], **changed})
 
 
@@ -182,11 +183,11 @@ def test_some_values_may_have_another_form() -> None:
 def test_text_for_people_is_returned_as_it_is_but_for_what_a_terminal_obeys() -> None:
     expected = {"text": "mine runs\N{REPLACEMENT CHARACTER}[2J"}
     for words in (["run", "list"], ["run", "show", "mine"], ["version"], []):
-        assert answers.parse(words, "  mine runs\x1b[2J\n") == expected
-    with pytest.raises(InvalidValue):
-        answers.parse(["run", "list", "--json"], "mine runs")
-    with pytest.raises(InvalidValue):
-        answers.parse(["run", "create"], "mine runs")
+        assert answers.parse("n", words, "  mine runs\x1b[2J\n") == expected
+    with pytest.raises(UserError):
+        answers.parse("n", ["run", "list", "--json"], "mine runs")
+    with pytest.raises(UserError):
+        answers.parse("n", ["run", "create"], "mine runs")
 
 
 def test_a_line_of_an_evaluation_is_a_sentence() -> None:

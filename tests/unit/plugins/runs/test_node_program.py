@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, code_archive, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
-from tests.unit.plugins.runs.connection_kit import Connection
+from tests.unit.plugins.runs.connection_kit import Connection, lines_of
 
 
 def test_an_answer_is_json_or_text_for_people() -> None:
     printed = '{"run_id": "a", "warnings": [], "script": "/x"}\n'
-    assert node_program.parse_answer("n", ["run", "create"], printed) == {"run_id": "a", "warnings": []}
-    stopped = node_program.parse_answer("n", ["run", "stop", "a"], "run a ended with 0\n")
+    assert answers.parse("n", ["run", "create"], printed) == {"run_id": "a", "warnings": []}
+    stopped = answers.parse("n", ["run", "stop", "a"], "run a ended with 0\n")
     assert stopped == {"text": "run a ended with 0"}
-    assert node_program.parse_answer("n", ["run", "start", "a"], "") == {"text": ""}
+    assert answers.parse("n", ["run", "start", "a"], "") == {"text": ""}
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def write(program: Path, script: str) -> None:
 
 def test_lines_come_one_by_one_and_whole(program: Path) -> None:
     write(program, """printf '{"n": 1'; printf '}\\n\\n{"n": 2}'""")
-    with node_program.stream(Way("n"), ["run"]) as lines:
+    with lines_of(Way("n"), Way("n").program(["run"])) as lines:
         assert list(lines) == ['{"n": 1}', "", '{"n": 2}']
-    with node_program.lines(Way("n"), "exec sh -c 'printf one; exit 3'", 100, 10) as lines:
+    with lines_of(Way("n"), "exec sh -c 'printf one; exit 3'", limit=100, seconds=10) as lines:
         assert next(lines) == "one"
         with pytest.raises(node_program.CommandFailed):
             next(lines)
@@ -84,7 +84,7 @@ def test_lines_come_one_by_one_and_whole(program: Path) -> None:
 
 @pytest.mark.parametrize("end", ["exit 255", "exec cat /dev/zero", "exec sleep 600"])
 def test_a_line_that_was_cut_is_left_out(end: str) -> None:
-    with pytest.raises(UserError), node_program.lines(Way("n"), f"printf 'one\ntw'; {end}", 1 << 20, 0.5) as lines:
+    with pytest.raises(UserError), lines_of(Way("n"), f"printf 'one\ntw'; {end}", limit=1 << 20, seconds=0.5) as lines:
         assert next(lines) == "one"
         next(lines)
 
@@ -94,7 +94,7 @@ def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
     seen = []
     with (
         pytest.raises(UserError, match="^no more$"),
-        node_program.stream(Way("n"), ["run"]) as lines,
+        lines_of(Way("n"), Way("n").program(["run"])) as lines,
     ):
         seen.extend(lines)
     assert seen == ['{"n": 1}']
@@ -102,7 +102,7 @@ def test_a_failure_is_raised_after_the_lines(program: Path) -> None:
 
 def test_leaving_the_stream_ends_the_process(program: Path, tmp_path: Path) -> None:
     write(program, f"echo $$ > {tmp_path}/pid; echo first; exec sleep 600")
-    with node_program.stream(Way("n"), ["run"]) as lines:
+    with lines_of(Way("n"), Way("n").program(["run"])) as lines:
         assert next(lines) == "first"
         pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
-from tests.unit.plugins.runs.connection_kit import Connection
+from tests.unit.plugins.runs.connection_kit import Connection, lines_of
 
 HERE = Way("n")
 ALIVE = ["-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4"]
@@ -30,9 +30,12 @@ def test_a_node_may_print_as_much_as_is_expected_and_no_more(monkeypatch: pytest
     assert node_program.run(HERE, "printf 12345") == b"12345"
     with pytest.raises(UserError, match="^n sends far more than is expected: the rest is discarded."):
         node_program.run(HERE, "printf 123456")
-    with node_program.lines(HERE, "printf '12\\n34'", 5, 20) as lines:
+    with lines_of(HERE, "printf '12\\n34'", limit=5, seconds=20) as lines:
         assert list(lines) == ["12", "34"]
-    with pytest.raises(UserError, match="sends far more"), node_program.lines(HERE, "printf 123456", 5, 20) as lines:
+    with (
+        pytest.raises(UserError, match="sends far more"),
+        lines_of(HERE, "printf 123456", limit=5, seconds=20) as lines,
+    ):
         list(lines)
 
 
@@ -46,10 +49,10 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 def test_a_line_has_a_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_program, "LONGEST_LINE", 5)
     program(tmp_path, monkeypatch, "printf '12345\\n1234567\\n12345'; sleep 0.1; echo")
-    with node_program.stream(HERE, []) as lines:
+    with lines_of(HERE, HERE.program([])) as lines:
         assert list(lines) == ["12345", "1234567", "12345"]
     program(tmp_path, monkeypatch, "printf 123456; sleep 20")
-    with pytest.raises(UserError, match="sends far more"), node_program.stream(HERE, []) as lines:
+    with pytest.raises(UserError, match="sends far more"), lines_of(HERE, HERE.program([])) as lines:
         list(lines)
 
 
@@ -81,7 +84,7 @@ def test_a_question_has_an_input_and_an_answer(tmp_path: Path, monkeypatch: pyte
 
 def test_an_answer_of_another_form_names_the_node() -> None:
     with pytest.raises(UserError, match="^n answered `deeplearning run create` with something unexpected"):
-        node_program.parse_answer("n", ["run", "create"], "{}")
+        answers.parse("n", ["run", "create"], "{}")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_what_has_come_counts_however_the_host_behaves(
 ) -> None:
     seen: list[str] = []
     way = Way.of_config("/c", "n")
-    with pytest.raises(UserError, match=f"^{problem}"), node_program.lines(way, command, 5, seconds) as lines:
+    with pytest.raises(UserError, match=f"^{problem}"), lines_of(way, command, limit=5, seconds=seconds) as lines:
         seen.extend(lines)
     assert seen in (content, [])
 
@@ -151,12 +154,12 @@ def test_what_is_no_utf_8_is_no_exception(ssh: Path, tmp_path: Path, monkeypatch
     seen: list[str] = []
     with (
         pytest.raises(UserError, match="^n: no\N{REPLACEMENT CHARACTER}$"),
-        node_program.stream(HERE, []) as lines,
+        lines_of(HERE, HERE.program([])) as lines,
     ):
         seen.extend(lines)
     assert seen == ["a\N{REPLACEMENT CHARACTER}"]
     program(tmp_path, monkeypatch, "printf 'a\\377\\n'")
-    with node_program.stream(HERE, []) as lines:
+    with lines_of(HERE, HERE.program([])) as lines:
         assert list(lines) == ["a\N{REPLACEMENT CHARACTER}"]
     answer = {"text": "a\N{REPLACEMENT CHARACTER}"}
     assert node_program.ask(HERE, ["version"]) == node_program.ask(Way.of_config("/c", "n"), ["version"]) == answer

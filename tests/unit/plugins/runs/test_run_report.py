@@ -21,6 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import 
 
 from tests.unit.conftest import Account
 from tests.unit.plugins.hostile_kit import EVIL_IDS
+from tests.unit.plugins.runs.connection_kit import lines_of
 from tests.unit.plugins.runs.report_kit import a_run
 
 
@@ -192,7 +193,7 @@ def test_a_node_that_never_ends_is_not_read_for_ever(tmp_path: Path, monkeypatch
     monkeypatch.setattr(node_program, "PROGRAM", str(program))
     with (
         pytest.raises(UserError, match="sends far more than is expected"),
-        node_program.stream(way, ["run", "follow", "mine"]) as lines,
+        lines_of(way, way.program(["run", "follow", "mine"])) as lines,
     ):
         assert not list(lines)
 

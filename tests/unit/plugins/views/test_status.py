@@ -18,7 +18,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices impor
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, Resource
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import status, status_reader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status import Observations, TemplateVersion
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
@@ -435,20 +434,20 @@ def spoilt(key: str, **fields: Any) -> Callable[[dict[str, Any]], None]:
 )  # fmt: skip
 def test_a_malformed_answer_is_refused(spoil: Callable[[dict[str, Any]], None]) -> None:
     answer = json.loads(json.dumps({**ANSWER, "runs": [RUN]}))
-    answers.parse(["status"], json.dumps(answer))
+    answers.parse("n", ["status"], json.dumps(answer))
     spoil(answer)
-    with pytest.raises(InvalidValue):
-        answers.parse(["status"], json.dumps(answer))
+    with pytest.raises(UserError, match="something unexpected"):
+        answers.parse("n", ["status"], json.dumps(answer))
 
 
 def test_texts_of_nodes_are_safe_to_print() -> None:
     content = {**ANSWER, "runs": [{**RUN, "asked_by": "\x1b[2Jme\n"}], "problems": ["a\x9bb"]}
-    answer = answers.parse(["status"], json.dumps(content))
+    answer = answers.parse("n", ["status"], json.dumps(content))
     assert answer["runs"][0]["asked_by"] == "\N{REPLACEMENT CHARACTER}[2Jme "
     assert answer["problems"] == ["a\N{REPLACEMENT CHARACTER}b"]
     # What a script reports as its progress may be anything.
     content["runs"][0]["progress"] = {"epoch": "\x1b", "loss": 0.5}
-    progress = answers.parse(["status"], json.dumps(content))["runs"][0]["progress"]
+    progress = answers.parse("n", ["status"], json.dumps(content))["runs"][0]["progress"]
     assert (progress["epoch"], progress["loss"]) == (None, 0.5)
 
 
