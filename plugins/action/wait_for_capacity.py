@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
@@ -30,79 +30,52 @@ class ActionModule(Action):
     _requires_connection = False
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        if options["emr"]:
-            return self._wait_for_emr(options)
-        if options["baking"]:
-            return self._wait_for_baking(options)
+        wait = self._for_emr if options["emr"] else self._for_baking if options["baking"] else self._for_groups
+        try:
+            return wait(options)
+        except (UserError, GroupNotFound) as error:
+            return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
+
+    def _for_groups(self, options: dict[str, Any]) -> dict[str, Any]:
+        groups, reports, started = options["groups"], options["reports"], time.time()
         targets = [
             GroupTarget(group["name"], group["desired_capacity"], group["minimum"], group["essential"])
-            for group in options["groups"]
+            for group in groups
         ]
         if self.check_mode:
             names = ", ".join(f"{target.desired_capacity} of {target.name}" for target in targets)
             return {"changed": False, "outcome": "unknown", "msg": f"Would wait until these are in service: {names}."}
-        started = time.time()
-        reports = options["reports"]
         if not reports:
             raise UserError("reports is not given: name the bucket, its account and the bundle of the machines.")
-        try:
-            aws = Aws.from_options(options)
-            api = AutoScaling(aws)
-            api.describe([target.name for target in targets], started, frozenset())
-            rules = WaitRules(
-                Policy(options["policy"]),
-                api.now() + options["timeout_seconds"],
-                options["settle_seconds"],
-                reports["bundle"],
-            )
-            result = CapacityWatch(
-                api,
-                targets,
-                rules,
-                options["since"] or started,
-                Display().display,
-                SetupReports(
-                    aws,
-                    reports["bucket"],
-                    reports["account"],
-                    {group["name"]: group["role_id"] for group in options["groups"]},
-                ),
-                [
-                    ElasticAddress(aws, group["name"], group["address"])
-                    for group in options["groups"]
-                    if group["address"]
-                ],
-            ).run()
-            if not result.get("failed") and options["cluster"]:
-                setup_end.delete_if_in_service(aws, options["cluster"], Display().warning)
-            return result
-        except (AwsError, GroupNotFound) as error:
-            return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
+        aws = Aws.from_options(options)
+        api = AutoScaling(aws)
+        api.describe([target.name for target in targets], started, frozenset())
+        deadline = api.now() + options["timeout_seconds"]
+        role_ids = {group["name"]: group["role_id"] for group in groups}
+        result = CapacityWatch(
+            api,
+            targets,
+            WaitRules(Policy(options["policy"]), deadline, options["settle_seconds"], reports["bundle"]),
+            options["since"] or started,
+            Display().display,
+            SetupReports(aws, reports["bucket"], reports["account"], role_ids),
+            [ElasticAddress(aws, group["name"], group["address"]) for group in groups if group["address"]],
+        ).run()
+        if not result.get("failed") and options["cluster"]:
+            setup_end.delete_if_in_service(aws, options["cluster"], Display().warning)
+        return result
 
-    def _wait_for_emr(self, options: dict[str, Any]) -> dict[str, Any]:
-        emr = options["emr"]
+    def _for_emr(self, options: dict[str, Any]) -> dict[str, Any]:
         if self.check_mode:
             return {"changed": False, "outcome": "unknown", "msg": "Would wait until the EMR cluster is configured."}
-        try:
-            return EmrWatch(
-                Aws.from_options(options),
-                emr["id"],
-                emr["logs"],
-                options["timeout_seconds"],
-                emr["poll_seconds"],
-                Display().display,
-            ).run()
-        except AwsError as error:
-            return {"failed": True, "outcome": "failed", "msg": str(error)}
+        emr, aws = options["emr"], Aws.from_options(options)
+        seconds, pause = options["timeout_seconds"], emr["poll_seconds"]
+        return EmrWatch(aws, emr["id"], emr["logs"], seconds, pause, Display().display).run()
 
-    def _wait_for_baking(self, options: dict[str, Any]) -> dict[str, Any]:
-        baking = options["baking"]
+    def _for_baking(self, options: dict[str, Any]) -> dict[str, Any]:
         if self.check_mode:
             return {"changed": False, "outcome": "unknown", "msg": "Would wait until the machine has stopped."}
-        try:
-            aws = Aws.from_options(options)
-            reports = SetupReports(aws, baking["bucket"], baking["account"], {baking["id"]: baking["role_id"]})
-            BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], Display().display).run()
-        except (AwsError, UserError) as error:
-            return {"failed": True, "outcome": "failed", "msg": str(error)}
+        baking, aws = options["baking"], Aws.from_options(options)
+        reports = SetupReports(aws, baking["bucket"], baking["account"], {baking["id"]: baking["role_id"]})
+        BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], Display().display).run()
         return {"changed": False, "outcome": "ready", "msg": f"{baking['id']} is the source of an image."}
