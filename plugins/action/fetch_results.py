@@ -19,10 +19,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
     LocalFolder,
     ResultTarget,
+    RunFile,
     S3Folder,
     Transfer,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import RunFile
 
 S3 = "s3://"
 MOST_SHOWN = 100

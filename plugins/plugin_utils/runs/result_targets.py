@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import RunFile, digest
 
 PARTIAL = ".partial"
 """A folder for files that have not arrived completely. No file of a run is in one of that name."""
@@ -27,22 +26,13 @@ Transfer = Callable[[str, int, int], None]
 """Called with what is transferred, the bytes that are done, and all of them."""
 
 
-class ResultTarget(Protocol):
-    @property
-    def place(self) -> str: ...
+@dataclass(frozen=True)
+class RunFile:
+    """A file in the master's list."""
 
-    @property
-    def partial(self) -> Path:
-        """The folder of this machine for files that have not arrived completely."""
-
-    def existing(self, file: RunFile) -> str:
-        """Return the SHA-256 of a file that is there, empty if it is not. Raise UserError if another one is."""
-
-    def require_room(self, sizes: Iterable[int]) -> None:
-        """Raise UserError if files of these sizes do not fit on this machine."""
-
-    def store(self, file: RunFile, part: Path, sha256: str) -> None:
-        """Take over a file that has arrived and was checked."""
+    name: str
+    size: int
+    modified: int
 
 
 def conflict(place: str, example: str) -> UserError:
@@ -78,9 +68,11 @@ class LocalFolder:
 
     @property
     def partial(self) -> Path:
+        """Return the folder of this machine for files that have not arrived completely."""
         return self.root / PARTIAL / self.what
 
     def existing(self, file: RunFile) -> str:
+        """Return the SHA-256 of a file that is there, empty if it is not. Raise UserError if another one is."""
         path = self._checked(file)
         if path is None:
             return ""
@@ -92,9 +84,11 @@ class LocalFolder:
         raise self._conflict(path)
 
     def require_room(self, sizes: Iterable[int]) -> None:
+        """Raise UserError if files of these sizes do not fit on this machine."""
         _require_room(self.partial, sum(sizes), ", or name a folder of another disk. Example: -e to=/mnt/results")
 
     def store(self, file: RunFile, part: Path, sha256: str) -> None:
+        """Take over a file that has arrived and was checked."""
         existing = self._checked(file)
         if existing and not (run_files.KINDS[self.what].grows and _begins_with(part, existing)):
             raise self._conflict(existing)
@@ -165,6 +159,20 @@ class S3Folder:
 
     def _conflict(self, file: RunFile) -> UserError:
         return conflict(f"{self.bucket.url}/{file.name}", f"{self.bucket.url}-new")
+
+
+ResultTarget = LocalFolder | S3Folder
+
+
+def digest(path: Path, show: Callable[[int], None] = lambda position: None) -> str:
+    """Return the SHA-256 of a file. `show` is called with the position."""
+    sha256, position = hashlib.sha256(), 0
+    with path.open("rb") as opened:
+        while data := opened.read(run_files.CHUNK):
+            sha256.update(data)
+            position += len(data)
+            show(position)
+    return sha256.hexdigest()
 
 
 def _require_room(folder: Path, needed: int, advice: str) -> None:

@@ -15,8 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import r
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import result_targets, results
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.sent_files import digest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder, digest
 
 from tests.unit.actions import run_action
 from tests.unit.plugins.runs.results_kit import MODEL, here, install, program_in, run_in, write
