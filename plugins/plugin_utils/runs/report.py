@@ -236,28 +236,10 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
                 yield figures
 
 
-COLUMNS = (
-    "run",
-    "nodes",
-    "processes",
-    "global batch",
-    "time (s)",
-    "samples/s of each",
-    "samples/s in all",
-    "accuracy",
-    "average precision",
-    "speed-up",
-    "efficiency",
-    "GPU busy (%)",
-    f"cost ({CURRENCY})",
-)
-
-
-def table(runs: Sequence[ReportedRun], prices: PriceList) -> list[list[str]]:
-    return [
-        [_shown(value, places) for value, places in (*_row(run, _base(run, runs)), (run.cost(prices), 2))]
-        for run in runs
-    ]
+def table(runs: Sequence[ReportedRun], prices: PriceList) -> list[dict[str, str]]:
+    """Return a row for each run: its cells by their columns."""
+    rows = [_row(run, _base(run, runs), prices) for run in runs]
+    return [{column: _shown(value, places) for column, (value, places) in row.items()} for row in rows]
 
 
 def _base(run: ReportedRun, runs: Sequence[ReportedRun]) -> ReportedRun | None:
@@ -266,27 +248,27 @@ def _base(run: ReportedRun, runs: Sequence[ReportedRun]) -> ReportedRun | None:
     return min(alike, key=lambda other: other.nodes, default=None)
 
 
-def _row(run: ReportedRun, base: ReportedRun | None) -> list[tuple[object, int]]:
+def _row(run: ReportedRun, base: ReportedRun | None, prices: PriceList) -> dict[str, tuple[object, int]]:
+    """Return the value and the decimal places of each column."""
     speed = run.throughput
-    faster = speed / base.throughput if speed and base and base.throughput and base.id != run.id else None
-    if base and base.id == run.id:
-        faster = 1.0
+    faster = speed / base.throughput if speed and base and base.throughput else None
     efficiency = faster / (run.nodes / base.nodes) if faster and base and run.nodes else None
     state = "" if run.state == "finished" else f" ({run.state})"
-    return [
-        (f"{run.id}{state}", 0),
-        (run.nodes or None, 0),
-        (run.processes or None, 0),
-        (run.global_batch, 0),
-        (run.seconds, 1),
-        (speed / run.reporting if speed else None, 1),
-        (speed, 1),
-        (run.evaluated("val_accuracy"), 3),
-        (run.evaluated("average_precision"), 3),
-        (faster, 2),
-        (efficiency, 2),
-        (run.gpu_busy, 0),
-    ]
+    return {
+        "run": (f"{run.id}{state}", 0),
+        "nodes": (run.nodes or None, 0),
+        "processes": (run.processes or None, 0),
+        "global batch": (run.global_batch, 0),
+        "time (s)": (run.seconds, 1),
+        "samples/s of each": (speed / run.reporting if speed else None, 1),
+        "samples/s in all": (speed, 1),
+        "accuracy": (run.evaluated("val_accuracy"), 3),
+        "average precision": (run.evaluated("average_precision"), 3),
+        "speed-up": (faster, 2),
+        "efficiency": (efficiency, 2),
+        "GPU busy (%)": (run.gpu_busy, 0),
+        f"cost ({CURRENCY})": (run.cost(prices), 2),
+    }
 
 
 def _shown(value: object, places: int) -> str:
@@ -383,7 +365,8 @@ def measured_notes(runs: Sequence[ReportedRun]) -> list[str]:
 
 def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     """Return the page. It refers to no other file or address."""
-    rows = [[html_page.text(cell) for cell in row] for row in table(runs, prices)]
+    rows = table(runs, prices)
+    cells = [[html_page.text(cell) for cell in row.values()] for row in rows]
     requests = [
         f"{html_page.text(run.id)}: {html_page.text(run.name)}, data {html_page.text(run.data or 'none')}, "
         f"arguments <code>{html_page.text(' '.join(run.arguments) or 'none')}</code>"
@@ -392,7 +375,7 @@ def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
     note = f"<p><strong>{GENERATED}</strong></p>" if any(run.generated for run in runs) else ""
     body = f"""<h1>Training runs</h1>
 {note}
-{html_page.table(COLUMNS, rows)}
+{html_page.table(rows[0], cells)}
 <p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
 first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
 arguments. {html_page.text(" ".join([*measured_notes(runs), cost_note(runs, prices)]))}</p>
@@ -407,7 +390,8 @@ arguments. {html_page.text(" ".join([*measured_notes(runs), cost_note(runs, pric
 def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     """Return the table for a terminal, line by line."""
     notes = [GENERATED] if any(run.generated for run in runs) else []
-    table_lines = text_table([COLUMNS, *table(runs, prices)], numbers=True)
+    rows = table(runs, prices)
+    table_lines = text_table([list(rows[0]), *(list(row.values()) for row in rows)], numbers=True)
     return table_lines + notes + [note for note in [*measured_notes(runs), cost_note(runs, prices)] if note]
 
 

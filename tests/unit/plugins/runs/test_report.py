@@ -20,8 +20,7 @@ from tests.unit.plugins.runs.report_kit import PRICES, a_run
 
 
 def cells(folders: Sequence[Path]) -> list[dict[str, str]]:
-    rows = report.table([report.read(folder) for folder in folders], PRICES)
-    return [dict(zip(report.COLUMNS, row, strict=True)) for row in rows]
+    return report.table([report.read(folder) for folder in folders], PRICES)
 
 
 def test_speed_up_and_efficiency_are_against_the_run_on_the_fewest_nodes(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_how_busy_gpus_were_is_that_of_the_last_attempt_on_gpus(tmp_path: Path) 
     attempts = [attempt | {"gpu_busy_percent": 90}, attempt | {"gpu_busy_percent": 7}, attempt]
     (folder / "result.json").write_text(json.dumps({"state": "finished", "attempts": attempts}))
     run = report.read(folder)
-    assert dict(zip(report.COLUMNS, report.table([run], PRICES)[0], strict=True))["GPU busy (%)"] == "7"
+    assert report.table([run], PRICES)[0]["GPU busy (%)"] == "7"
     assert "GPU busy is the median" in "\n".join(report.text([run], PRICES))
     (folder / "result.json").write_text(
         json.dumps({"state": "finished", "attempts": [{**attempts[0], "gpu_busy_percent": 900}]})
