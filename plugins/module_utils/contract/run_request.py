@@ -14,7 +14,7 @@ from typing import Any
 from . import run_cost, schema
 from .errors import UserError
 from .frameworks import FRAMEWORKS, ON_ONE_NODE, RECORDS, distribution_problem, may_have_servers
-from .identifiers import is_run_id
+from .identifiers import ALL_RUNS, RUN_ID
 from .member_list import MAX_MACHINES
 from .schema import Check, InvalidValue, matching
 
@@ -25,19 +25,14 @@ STATES = ("created", *ACTIVE_STATES, *ENDED_STATES)
 
 _NODES = "a number, a range of numbers like 6-8, or a list of members' names"
 _RANGE = re.compile(r"([1-9][0-9]{0,5})-([1-9][0-9]{0,5})")
-_ENVIRONMENT = 'a map of strings like {"NCCL_DEBUG": "INFO"}'
 
 
 text = matching(r"[^\0]+", "a text")
 argument = matching(r"[^\0]*", "a list of strings")
 _node_count = schema.between(1, MAX_MACHINES)
+_node_names = schema.list_of(schema.host_name)
 absolute_path = matching(r"/.+", "an absolute path")
-
-
-def run_id(value: Any) -> str:
-    if not isinstance(value, str) or not is_run_id(value):
-        raise InvalidValue("a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit")
-    return value
+run_id = matching(f"(?!{ALL_RUNS}$){RUN_ID}", "a run's id: up to 48 of a-z 0-9 . _ - that begin with a letter or digit")
 
 
 def node_range(value: Any) -> tuple[int, int] | None:
@@ -48,19 +43,14 @@ def node_range(value: Any) -> tuple[int, int] | None:
 
 
 def nodes(value: Any) -> int | str | list[str]:
-    if isinstance(value, str):
-        if not node_range(value):
-            raise InvalidValue(_NODES)
-        return value
-    if not isinstance(value, list):
-        return int(_node_count(value))
-    if not value:
+    if value == [] or (isinstance(value, str) and not node_range(value)):
         raise InvalidValue(_NODES)
-    for name in value:
-        schema.host_name(name)
-    if len(set(value)) < len(value):
-        raise InvalidValue("a list that names each member once")
-    return value
+    if isinstance(value, list):
+        if len(set(_node_names(value))) < len(value):
+            raise InvalidValue("a list that names each member once")
+    elif not isinstance(value, str):
+        _node_count(value)
+    return value  # type: ignore[no-any-return]
 
 
 def most_nodes(value: int | str | list[str] | None) -> int | None:
@@ -72,16 +62,13 @@ def most_nodes(value: int | str | list[str] | None) -> int | None:
 
 
 def environment(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise InvalidValue(_ENVIRONMENT)
-    for name, content in value.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise InvalidValue(_ENVIRONMENT)
-        if not isinstance(content, str) or "\0" in content:
-            raise InvalidValue(_ENVIRONMENT)
-    return value
+    try:
+        return _environment(value)
+    except InvalidValue:
+        raise InvalidValue('a map of strings like {"NCCL_DEBUG": "INFO"}') from None
 
 
+_environment = schema.map_of(matching(r"[^=\0]+", "a name"), argument)
 repository = schema.fields_of(url=text, ref=text, commit=text)
 own_copy = schema.fields_of(data=schema.text(4096, least=1), source=schema.text(4096), bucket=schema.text(4096))
 
