@@ -204,6 +204,14 @@ def choice(*options: str) -> Form[Any]:
     return checked(schema.one_of(*options), "choice", *options, prepare=prepare, span=", ".join(options))
 
 
+def mode(default: str, *others: str) -> Form[str]:
+    """Return the form of a choice that has a value in any case."""
+    return replace(choice(default, *others), empty=default)
+
+
+automatic = replace(mode("auto", "true", "false"), examples=(False,))
+
+
 def _from_json(value: str, kind: str) -> Any:
     try:
         return json.loads(value)

@@ -132,11 +132,10 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "data_on",
-        r.choice("efs", "node", "instance_store"),
+        r.mode("efs", "node", "instance_store"),
         "Where to stage the data set: on the shared file system, or on each node's own disk, which is its instance "
         "store if its type has one. instance_store: the same, and refused if a type has none.",
         _TRAIN,
-        default="efs",
     ),
     Option(
         "emr",
@@ -154,10 +153,9 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "data_on",
-        r.choice("node", "instance_store"),
+        r.mode("node", "instance_store"),
         "instance_store: refuse types without instance store.",
         ("plan",),
-        default="node",
     ),
     Option(
         "data_source",
@@ -232,14 +230,13 @@ TABLE: Sequence[Option] = (
     Option("run_id", rr.run_or_all, "Which run, or all.", ("stop",), required="say which run"),
     Option("run_id", rr.run_or_all, "Which run, or all.", ("tensorboard", "status")),
     Option("watch", r.flag, "Print it again every few seconds, until Ctrl-C.", ("status",)),
-    Option("format", r.choice("text", "json"), "Print it as text or as JSON.", ("status",), default="text"),
+    Option("format", r.mode("text", "json"), "Print it as text or as JSON.", ("status",)),
     Option("run_id", rr.run_id, "Which run.", ("follow", "evaluate", "get"), required="say which run"),
     Option(
         "what",
-        r.choice(*run_files.KINDS),
+        r.mode(*run_files.KINDS),
         "What to get: the model, the complete checkpoints, the logs with the metrics, or TensorBoard's files.",
         ("get",),
-        default="model",
     ),
     Option(
         "to",
@@ -266,8 +263,7 @@ TABLE: Sequence[Option] = (
     ),
     Option("run_id", rr.run_id, "Which run. Without it, the newest ten.", ("logs",)),
     Option("output", r.flag, "Also print what the processes of the run print.", ("follow",)),
-    Option("state", r.choice("present", "absent"), "absent: stop it.", ("tensorboard",), default="present"),
-    Option("state", r.choice("present", "absent"), "absent: stop it.", ("status_page",), default="present"),
+    Option("state", r.mode("present", "absent"), "absent: stop it.", ("tensorboard", "status_page")),
     Option(
         "health_scope",
         r.choice("training"),
@@ -300,10 +296,9 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "stage_target",
-        r.choice("bucket", "efs"),
+        r.mode("bucket", "efs"),
         "bucket: fetch, check and upload the data set. efs: also unpack it to `$EFS_MOUNT/data`.",
         _STAGE,
-        default="bucket",
     ),
     Option("source_dir", r.path, "A folder of this machine to take the files from.", _STAGE, example="~/Downloads"),
     Option(
@@ -391,10 +386,9 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "image_state",
-        r.choice("present", "absent"),
+        r.mode("present", "absent"),
         "present: make the image unless it exists. absent: delete all images that the cluster has made.",
         ("image",),
-        default="present",
     ),
 )
 PLAYBOOKS = {

@@ -91,10 +91,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_capacity_policy",
-                r.choice("at_least", "all_or_nothing", "best_effort"),
+                r.mode("at_least", "all_or_nothing", "best_effort"),
                 "What to do when AWS has fewer machines than requested. at_least: proceed if there are worker_min or "
                 "more. all_or_nothing: release all of them and fail. best_effort: proceed with any number.",
-                default="at_least",
             ),
             Option(
                 "cluster_image",
@@ -111,7 +110,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 default=100,
                 example=200,
             ),
-            Option("cluster_root_volume_type", r.choice("gp3", "gp2"), "Type of the root volumes.", default="gp3"),
+            Option("cluster_root_volume_type", r.mode("gp3", "gp2"), "Type of the root volumes."),
             Option(
                 "cluster_root_volume_throughput",
                 r.integer(125, 750),
@@ -120,18 +119,14 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_placement_group",
-                r.choice("auto", "true", "false"),
+                r.automatic,
                 "Use a cluster placement group: lower latency between machines, but capacity is harder to get. auto: "
                 "if the instance type supports it.",
-                default="auto",
-                example=False,
             ),
             Option(
                 "cluster_efa",
-                r.choice("auto", "true", "false"),
+                r.automatic,
                 "Attach AWS's fast network adapter (EFA). auto: if the instance type supports it.",
-                default="auto",
-                example=False,
             ),
             Option(
                 "cluster_spot",
