@@ -8,14 +8,13 @@ A parser takes a value that was read from JSON. It returns one that is safe to u
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 
-Parser = Callable[[Any], Any]
+Parser = schema.Check
 InvalidValue = schema.InvalidValue
 
 LONGEST_TEXT = 4096
@@ -53,13 +52,6 @@ def one_line(text: str) -> str:
     return printable(text[:LONGEST_TEXT]).replace("\n", " ").replace("\t", " ")
 
 
-def from_json(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidValue("JSON") from None
-
-
 def words(value: Any) -> str:
     """Parse a line of text for people."""
     if not isinstance(value, str):
@@ -68,6 +60,7 @@ def words(value: Any) -> str:
 
 
 node = schema.matching(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}", "a node's name")
+from_json = schema.from_json
 between, boolean, one_of, optional = schema.between, schema.boolean, schema.one_of, schema.optional
 count = between(0, 2**53)
 

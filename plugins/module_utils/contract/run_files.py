@@ -102,10 +102,7 @@ _REQUESTED = schema.list_of(schema.fields_of(**FILE, start=size), most=MOST_FILE
 
 def requested(text: str) -> list[dict[str, Any]]:
     """Return the files that are requested. Raise InvalidValue if the request is malformed."""
-    try:
-        return list(_REQUESTED(json.loads(text)))
-    except RecursionError:
-        raise InvalidValue("JSON") from None
+    return _REQUESTED(schema.from_json(text))
 
 
 _CHUNK = schema.fields_of(at=size, bytes=schema.between(0, CHUNK))
@@ -134,13 +131,6 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 def parse_line(line: bytes) -> dict[str, Any]:
     """Return a chunk, an end or a problem. Raise InvalidValue for anything else."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        raise InvalidValue("JSON") from None
-    if not isinstance(record, dict):
-        raise InvalidValue("a map")
-    for key, form in (("bytes", _CHUNK), ("sha256", _END)):
-        if key in record:
-            return form(record)
-    return _PROBLEM(record)
+    record = schema.from_json(line)
+    keys = record if isinstance(record, dict) else ()
+    return (_CHUNK if "bytes" in keys else _END if "sha256" in keys else _PROBLEM)(record)

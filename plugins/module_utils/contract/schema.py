@@ -68,22 +68,17 @@ def parse_time(text: str) -> float:
     return calendar.timegm(time.strptime(text, TIME_FORM))
 
 
+def number(least: float, most: float, types: Any = (int, float), kind: str = "a number") -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, types) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidValue(f"{kind} from {least} to {most}")
+        return value
+
+    return check
+
+
 def between(least: int, most: int) -> Check:
-    def check(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidValue(f"a whole number from {least} to {most}")
-        return value
-
-    return check
-
-
-def number(least: float, most: float) -> Check:
-    def check(value: Any) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidValue(f"a number from {least} to {most}")
-        return value
-
-    return check
+    return number(least, most, (int,), "a whole number")
 
 
 def text(most: int, least: int = 0) -> Check:
@@ -188,11 +183,18 @@ def quoted(key: str, value: Any) -> str:
     return "<hidden>" if key in HIDDEN else f"{value!r:.200}"
 
 
+def from_json(text: bytes | str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidValue("JSON") from None
+
+
 def parse(body: bytes | str, most: int, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
     """Return the record in a file of up to so many bytes."""
     try:
-        record = json.loads(body if len(body) <= most else "")
-    except (ValueError, RecursionError):
+        record = from_json(body if len(body) <= most else "")
+    except InvalidValue:
         raise UserError(f"{name} is no JSON of up to {most} bytes.") from None
     return validate(record, fields, name)
 

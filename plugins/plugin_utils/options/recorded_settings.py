@@ -39,8 +39,8 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
             ) from error
         raise
     try:
-        return dict(schema.validate(json.loads(content), _FIELDS, f"s3://{bucket}/{OBJECT}")["settings"])
-    except (ValueError, RecursionError, UserError) as error:
+        return dict(schema.parse(content, LARGEST, _FIELDS, f"s3://{bucket}/{OBJECT}")["settings"])
+    except UserError as error:
         raise UserError(
             f"s3://{bucket}/{OBJECT} has the settings that {cluster} was made with, and is damaged ({error}): remove "
             "it, and run deeplearning.aws.plan, which says what to give. Give all other settings that differ from the "
