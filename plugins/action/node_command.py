@@ -20,7 +20,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
     answers,
     code_archive,
     git_clone,
-    git_source,
     node_program,
     requirements,
 )
@@ -126,7 +125,7 @@ def _content(options: Mapping[str, Any]) -> tuple[Sequence[str], bytes]:
 
 def _packed(code: Mapping[str, Any]) -> tuple[code_archive.Packed, dict[str, Any]]:
     """Return the code, and what a repository adds to the request."""
-    source = git_source.parse(code["script"])
+    source = git_clone.parse(code["script"])
     if source is None:
         folder = Path(code["folder"]) if code["folder"] else None
         return code_archive.pack(Path(code["script"]).expanduser(), folder), {}

@@ -18,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import re
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone
 
 _DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
 _TRAIN = ("train",)
@@ -46,7 +46,7 @@ TABLE: Sequence[Option] = (
     Option(
         "script",
         rr.script,
-        f"Your own script: a file on this machine, a path on the nodes, or `{git_source.FORM}`. Without it, the "
+        f"Your own script: a file on this machine, a path on the nodes, or `{git_clone.FORM}`. Without it, the "
         "collection's CIFAR-10 trainer of the framework.",
         _TRAIN,
     ),

@@ -20,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifi
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, form
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone
 
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""
@@ -34,8 +34,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @form("text", "train.py")
 def script(value: Any) -> str:
     text = r.text(value)
-    if text.startswith(git_source.PREFIX) and not git_source.parse(text):
-        raise InvalidOption(f"a script in a repository is given as {git_source.FORM}")
+    if text.startswith(git_clone.PREFIX) and not git_clone.parse(text):
+        raise InvalidOption(f"a script in a repository is given as {git_clone.FORM}")
     return text
 
 
@@ -211,7 +211,7 @@ class Script:
 
 
 def locate_script(text: str, efs_mount: str) -> Script:
-    if git_source.parse(text):
+    if git_clone.parse(text):
         return Script("git", text)
     on_nodes = any(PurePosixPath(text).is_relative_to(folder) for folder in (efs_mount, paths.TRAINERS))
     file = Path(text).expanduser()

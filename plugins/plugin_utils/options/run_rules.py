@@ -23,7 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_reade
     locate_script,
     module_file,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source, requirements
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone, requirements
 
 Options = Mapping[str, Any]
 Rule = Callable[[Options], Iterable[str]]
@@ -137,7 +137,7 @@ def _script(options: Options, efs_mount: str) -> Iterable[str]:
             f"nodes have it. Example: {_example('script')}"
         )
     elif script.kind != "file" and sync:
-        shown = git_source.without_secret(text)
+        shown = git_clone.without_secret(text)
         yield f"sync is {sync}: it goes along with a script of this machine, and script is {shown}"
 
 
@@ -154,10 +154,10 @@ def _requirements(options: Options, efs_mount: str) -> Iterable[str]:
 
 def _module(module: str, script: str | None, sync: str | None) -> Iterable[str]:
     files = [f"{module.replace('.', '/')}{end}" for end in (".py", "/__main__.py")]
-    source = git_source.parse(script) if script else None
+    source = git_clone.parse(script) if script else None
     if script and not source:
         yield (
-            f"module is {module} and script {git_source.without_secret(script)}: leave script out, and name the folder "
+            f"module is {module} and script {git_clone.without_secret(script)}: leave script out, and name the folder "
             f"that holds the package. Example: {_example('sync')}"
         )
     elif source and sync:

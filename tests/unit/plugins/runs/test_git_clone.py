@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, git_clone, git_source
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, git_clone
 
 GIT_SETTINGS = {
     "user.name": "me",
@@ -67,7 +67,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def clone(script: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts of the files that a script comes with, and the record of its repository."""
-    source = git_source.parse(script)
+    source = git_clone.parse(script)
     assert source, script
     with git_clone.cloned(source) as (tree, repository):
         assert tree.stat().st_mode & 0o777 == 0o700
@@ -135,7 +135,7 @@ def test_a_path_of_this_machine_is_a_repository_too(
 
 
 def test_the_history_is_not_fetched(origin: Origin, git: Callable[..., str]) -> None:
-    source = git_source.parse(f"git+{origin.url}@main:cifar/train.py")
+    source = git_clone.parse(f"git+{origin.url}@main:cifar/train.py")
     assert source
     with git_clone.cloned(source) as (tree, _repository):
         assert git("-C", tree, "rev-list", "--count", "HEAD") == "1"
@@ -148,7 +148,7 @@ def test_submodules_come_along(git: Callable[..., str], tmp_path: Path) -> None:
     git("-C", tmp_path / "models", "submodule", "--quiet", "add", tmp_path / "shared", "shared")
     (tmp_path / "models/.gitmodules").write_text('[submodule "shared"]\npath = shared\nurl = ../shared\n')
     git("-C", tmp_path / "models", "commit", "--quiet", "-a", "-m", "shared")
-    source = git_source.parse(f"git+{tmp_path}/models@main:train.py")
+    source = git_clone.parse(f"git+{tmp_path}/models@main:train.py")
     assert source
     with git_clone.cloned(source) as (tree, _repository):
         packed = code_archive.pack(tree / "train.py", tree)
@@ -216,7 +216,7 @@ def test_an_error_of_git_is_one_line_and_leaves_nothing(
     origin: Origin, tmp_path: Path, place: str, message: str | None
 ) -> None:
     if message is None:
-        assert git_source.parse(f"git+file://{tmp_path}/{place}") is None
+        assert git_clone.parse(f"git+file://{tmp_path}/{place}") is None
         return
     with pytest.raises(UserError, match=message) as refused:
         clone(f"git+file://{tmp_path}/{place}")
@@ -255,7 +255,7 @@ def test_a_script_that_a_link_puts_outside_of_the_repository_is_refused(
     with pytest.raises(UserError, match="has no such file"):
         clone(f"git+{tmp_path}/models@main:{path}")
     # Next to a script, links are sent as links.
-    source = git_source.parse(f"git+{tmp_path}/models@main:train.py")
+    source = git_clone.parse(f"git+{tmp_path}/models@main:train.py")
     assert source
     with git_clone.cloned(source) as (tree, _repository):
         assert b"s3cret" not in code_archive.pack(tree / "train.py", tree).archive
@@ -363,7 +363,7 @@ def test_the_password_of_a_url_is_in_no_file_and_no_command_line(
     git("-C", tmp_path / "models", "commit", "--quiet", "-m", "shared")
     served(git, tmp_path / "models", tmp_path / "served/models.git")
 
-    source = git_source.parse(f"git+http://{in_url}@{server.address}/models.git@main:train.py")
+    source = git_clone.parse(f"git+http://{in_url}@{server.address}/models.git@main:train.py")
     assert source
     with git_clone.cloned(source) as (tree, repository):
         kept = [path for place in (tree, home) for path in place.rglob("*") if path.is_file()]

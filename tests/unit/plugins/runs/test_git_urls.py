@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_source
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.git_source import GitSource
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.git_clone import GitSource
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.git_source i
     ],
 )
 def test_sources_in_git(script: str, expected: GitSource | None) -> None:
-    assert git_source.parse(script) == expected
+    assert git_clone.parse(script) == expected
 
 
 @pytest.mark.parametrize("login", ["me:token", "token", "me:to@ken", "me:to:k@en@"])
 def test_secrets_in_a_url_are_hidden(login: str) -> None:
-    assert git_source.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
+    assert git_clone.without_secret(f"fatal: https://{login}@h/x failed") == "fatal: https://h/x failed"
 
 
 @pytest.mark.parametrize("url", ["https://me:12/s3cret@h", "https://me:12/s3c@ret@h/x", "HTTPS://me:a@b/s3cret@h/x"])
 def test_a_password_that_looks_like_a_path_is_not_shown(url: str) -> None:
-    shown = git_source.without_secret(f"fatal: unable to access '{url}/': Could not resolve host: me")
+    shown = git_clone.without_secret(f"fatal: unable to access '{url}/': Could not resolve host: me")
     assert shown.lower() == "fatal: unable to access 'https://<hidden>': could not resolve host: me"
 
 
@@ -59,4 +59,4 @@ def test_a_password_that_looks_like_a_path_is_not_shown(url: str) -> None:
     ],
 )
 def test_secrets_of_urls_are_not_shown(text: str, expected: str) -> None:
-    assert git_source.without_secret(text) == expected
+    assert git_clone.without_secret(text) == expected
