@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
@@ -51,21 +52,14 @@ class ActionModule(Action):
         reader = ResourceReader(aws, cluster)
         resources = reader.read()
         deletions = to_delete(resources, keep, kinds)
-        if options["consent"] != cluster:
-            return self._refuse(display, resources, deletions, options)
-        if self.check_mode:
+        if options["consent"] != cluster or self.check_mode:
             display.display("\n" + "\n".join(describe_plan(resources, deletions, keep)) + "\n")
+        if options["consent"] != cluster:
+            return _without_consent(cluster, options["consent"], deletions)
+        if self.check_mode:
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
-        teardown = Teardown(
-            aws,
-            reader,
-            keep,
-            display.display,
-            stuck_seconds=options["stuck_seconds"],
-            kinds=kinds,
-        )
-        left = teardown.run(resources)
-        return self._settle(aws, teardown, left, options)
+        teardown = Teardown(aws, reader, keep, display.display, stuck_seconds=options["stuck_seconds"], kinds=kinds)
+        return self._settle(aws, teardown, teardown.run(resources), options)
 
     def _remove_data(self, aws: Aws) -> list[dict[str, Any]]:
         bucket = data_bucket.find(aws)
@@ -75,51 +69,40 @@ class ActionModule(Action):
         Display().display(f"The {bucket.describe()} {would}." if bucket else "There is no bucket of data sets.")
         return [bucket.as_dict()] if bucket else []
 
-    def _refuse(
-        self, display: Display, resources: ClusterResources, deletions: list[Resource], options: dict[str, Any]
-    ) -> dict[str, Any]:
-        cluster, consent = options["cluster"], options["consent"]
-        display.display("\n" + "\n".join(describe_plan(resources, deletions, options["keep_file_system"])) + "\n")
-        if deletions:
-            problem = (
-                f"destroy is {consent} and the cluster is {cluster}, so nothing was removed"
-                if consent
-                else "Nothing was removed, since that takes consent by name"
-            )
-            command = destroy_command(cluster, repeat_options())
-            return {"failed": True, "msg": f"{problem}. To remove what is listed, type: {command}"}
-        if consent:
-            example = f"-e cluster_name={shlex.quote(consent)}"
-            return {"failed": True, "msg": f"destroy is {consent} and the cluster is {cluster}. Example: {example}"}
-        return {"changed": False, "removed": []}
-
     def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {
             "changed": teardown.changed,
             "removed": [resource.as_dict() for resource in teardown.removed.values()],
         }
-        if options["scope"] != "all":
-            rest = left
-        else:
+        if options["scope"] == "all":
             # Read everything again: only what AWS now lists counts.
             resources = ResourceReader(aws, options["cluster"]).read()
-            rest = leftovers(resources, options["keep_file_system"])
+            left = leftovers(resources, options["keep_file_system"])
             result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
-            if not rest:
+            if not left:
                 lines = describe_result(resources, teardown) + data_bucket.describe(aws)
                 Display().display("\n" + "\n".join(lines) + "\n")
-        if rest:
-            problems = teardown.problems
-            reasons = [
-                why_left(aws, resource, problems.get((resource.kind, resource.id), _why_not_ours(resource)))
-                for resource in rest
-            ]
+        if left:
+            problems = {(resource.kind, resource.id): _why_not_ours(resource) for resource in left} | teardown.problems
+            reasons = [why_left(aws, resource, problems[resource.kind, resource.id]) for resource in left]
             result |= {
                 "failed": True,
-                "leftovers": [resource.as_dict() for resource in rest],
+                "leftovers": [resource.as_dict() for resource in left],
                 "msg": f"Of the cluster {options['cluster']} there is still: " + "\n".join(reasons),
             }
         return result
+
+
+def _without_consent(cluster: str, consent: str, deletions: list[Resource]) -> dict[str, Any]:
+    """Return the result if there is nothing to remove either. Raise UserError otherwise."""
+    problem = f"destroy is {consent} and the cluster is {cluster}"
+    if deletions:
+        missing = "Nothing was removed, since that takes consent by name"
+        reason = f"{problem}, so nothing was removed" if consent else missing
+        raise UserError(f"{reason}. To remove what is listed, type: {destroy_command(cluster, repeat_options())}")
+    if consent:
+        raise UserError(f"{problem}. Example: -e cluster_name={shlex.quote(consent)}")
+    return {"changed": False, "removed": []}
 
 
 def _why_not_ours(resource: Resource) -> str:
@@ -130,10 +113,8 @@ def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: 
     """Return lines about what would be removed and what would stay."""
     where = f"{resources.cluster} ({resources.region}, account {resources.account})"
     lines = [f"Of the cluster {where} these would be removed:"] if deletions else [f"There is no cluster {where}."]
-    order = list(WORDS)
-    lines += [
-        f"  {resource.describe()}" for resource in sorted(deletions, key=lambda resource: order.index(resource.kind))
-    ]
+    in_order = sorted(deletions, key=lambda resource: list(WORDS).index(resource.kind))
+    lines += [f"  {resource.describe()}" for resource in in_order]
     kept_resources = [resource for resource in retained(resources, keep) if resource not in deletions]
     foreign = [resource for resource in resources.current if not resource.ours]
     systems = [] if keep else resources.of_kind("file_system")
