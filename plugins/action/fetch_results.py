@@ -47,7 +47,8 @@ class ActionModule(Action):
                 self._display.display("\n".join(_preview(missing, listing, target.place)))
                 return {"changed": bool(missing), "place": target.place}
             if listing.is_active:
-                display.message(_of_active_run(run_id, what))
+                are = "the checkpoints that are complete" if what == "checkpoints" else "its files as they are"
+                display.message(f"{run_id} goes on. These are {are} now.")
             fetch.run(listing)
         except OSError as error:
             raise results.write_error(error, folder if options["to"].startswith(S3) else Path(target.place)) from None
@@ -70,7 +71,7 @@ def _target(options: Mapping[str, Any], transfer: Transfer) -> ResultTarget:
 
 def _nothing(run_id: str, what: str, listing: results.Listing) -> str:
     if listing.left_out:
-        return f"All files of the {what} of {run_id} are links, or have names that cannot be sent: {_names(listing)}."
+        return f"All files of the {what} of {run_id} are links, or have names that cannot be sent: {listing.left_out}."
     yet = f" yet: it is {listing.state}" if listing.is_active else ""
     if what == "model":
         return (
@@ -78,12 +79,6 @@ def _nothing(run_id: str, what: str, listing: results.Listing) -> str:
             "of your own write to $DEEPLEARNING_RUN_DIR/model. To get its checkpoints: -e what=checkpoints"
         )
     return f"{run_id} has no {what}{yet}. To get its logs: -e what=logs"
-
-
-def _of_active_run(run_id: str, what: str) -> str:
-    if what == "checkpoints":
-        return f"{run_id} goes on. These are the checkpoints that are complete now."
-    return f"{run_id} goes on. These are its files as they are now."
 
 
 def _preview(missing: list[RunFile], listing: results.Listing, place: str) -> list[str]:
@@ -109,12 +104,8 @@ def _summary(fetch: results.Fetch, place: str) -> str:
 def _warnings(fetch: results.Fetch, listing: results.Listing) -> list[str]:
     warnings = []
     if listing.left_out:
-        warnings.append(f"Left out, as links and special files are not sent: {_names(listing)}.")
+        warnings.append(f"Left out, as links and special files are not sent: {listing.left_out}.")
     if fetch.gone:
         shown = ", ".join(fetch.gone[: results.MOST_NAMED])
         warnings.append(f"The run has removed {results.count(len(fetch.gone))} meanwhile: {shown}.")
     return warnings
-
-
-def _names(listing: results.Listing) -> str:
-    return ", ".join(listing.left_out)

@@ -53,7 +53,8 @@ class Listing:
 
     state: str
     files: Sequence[RunFile]
-    left_out: Sequence[str]
+    left_out: str
+    """The names of what cannot be sent; empty if there is nothing."""
 
     @property
     def size(self) -> int:
@@ -73,7 +74,7 @@ def list_files(way: node_program.Way, run_id: str, what: str) -> Listing:
             raise InvalidValue(f"one file of the name {twice}")
     except InvalidValue as malformed:
         raise answers.unexpected(way.host, command, malformed) from None
-    return Listing(answer["state"], [RunFile(**file) for file in answer["files"]], answer["left_out"])
+    return Listing(answer["state"], [RunFile(**file) for file in answer["files"]], ", ".join(answer["left_out"]))
 
 
 @dataclass(frozen=True)
