@@ -28,7 +28,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     run_rules,
     setting_rules,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import validate
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import (
     NOT_RECORDED,
@@ -90,7 +90,7 @@ class ActionModule(Action):
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
-        return result | _train(checked.values, variables, result) if playbook == "train" else result
+        return result | _train(checked, variables, result) if playbook == "train" else result
 
     def _resolve(self, names: Iterable[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Return the variables with their templates evaluated, and the problems with those."""
@@ -152,13 +152,12 @@ def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: 
     }
 
 
-def _train(options: dict[str, Any], variables: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    options = run_request.complete(options, result["cluster"]["efs_mount"])
-    specified = run_rules.specified("train", variables)
+def _train(checked: Validated, variables: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    options = run_request.complete(checked.values, result["cluster"]["efs_mount"])
     # env may hold secrets, and -v prints results: tasks read the variable itself.
     env = options.pop("env")
     return {
         "options": options,
-        "request": run_request.request(options, specified, result["requested_by"]),
+        "request": run_request.request(options, checked.specified, result["requested_by"]),
         "recipe_env": {} if "env" in variables else env,
     }

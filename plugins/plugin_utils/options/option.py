@@ -59,6 +59,8 @@ class Validated:
     values: dict[str, Any]
     """By the options' names. Invalid values are absent, so rules between options look only at valid ones."""
     problems: list[str]
+    specified: frozenset[str] = frozenset()
+    """The names of the options that have a value."""
 
 
 def validate(table: Iterable[Option], variables: Mapping[str, Any]) -> Validated:

@@ -47,13 +47,7 @@ def check(
         problems += rule(options)
     if playbook == "train":
         problems += [*_script(options, efs_mount), *_requirements(options, efs_mount)]
-    return Validated(options, problems)
-
-
-def specified(playbook: str, variables: Mapping[str, Any]) -> set[str]:
-    """Return the names of the options that have a value, from the recipe too."""
-    values = _with_recipe(variables)[0] if playbook == "train" and variables.get("recipe") else variables
-    return {name for name in options_of(playbook) if not is_empty(values.get(name))}
+    return Validated(options, problems, frozenset(name for name in table if not is_empty(values.get(name))))
 
 
 def _with_recipe(variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -32,7 +32,7 @@ def requested(**variables: Any) -> dict[str, Any]:
     checked = run_rules.check("train", variables)
     assert checked.problems == []
     options = run_request.complete(checked.values, "/efs")
-    return run_request.request(options, run_rules.specified("train", variables), "me@here")
+    return run_request.request(options, checked.specified, "me@here")
 
 
 @pytest.mark.parametrize("argument", run_options.TABLE, ids=lambda argument: f"{argument.playbooks[0]}-{argument.name}")
