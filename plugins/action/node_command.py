@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,40 +58,21 @@ class ActionModule(Action):
     def _stream(
         self, options: Mapping[str, Any], way: node_program.Way, stdin: IO[bytes], display: ProgressDisplay
     ) -> dict[str, Any]:
-        arguments, offset = options["words"], options["stdin_offset"]
-        size = os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
-        try:
-            with node_program.output(way, way.program(arguments), stdin) as chunks:
-                return show(node_program.lines(chunks, way.host), way.host, arguments, display, offset, size)
-        finally:
-            display.close()
-
-
-def show(
-    lines: Iterable[str],
-    host: str,
-    command: Sequence[str],
-    display: ProgressDisplay,
-    offset: int = 0,
-    total: int = 0,
-) -> dict[str, Any]:
-    """Show progress and notes as they come. Return the answer to the command, which is the last line.
-
-    Of a file that is sent, `total` is the size, and its first `offset` bytes were sent before.
-    """
-    last = ""
-    for line in lines:
-        last = line
-        event = node_program.event(line)
-        # A malformed event does not decide how the command ends.
-        with contextlib.suppress(u.InvalidValue):
-            if event.get("event") == "note":
-                display.message(f"{host}: {_NOTE(event)['text']}")
-            elif event.get("event") == "progress":
-                progress = _PROGRESS(event)
-                done, size = offset + progress["done"], total or progress["total"]
-                display.transfer(host, done, size)
-    return answers.parse(host, command, last)
+        """Show progress and notes as they come. Return the answer to the command, which is the last line."""
+        words, last = options["words"], ""
+        # Of a file that is sent, the first bytes were sent before.
+        sent, size = options["stdin_offset"], os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
+        with contextlib.closing(display), node_program.output(way, way.program(words), stdin) as chunks:
+            for last in node_program.lines(chunks, way.host):
+                event = node_program.event(last)
+                # A malformed event does not decide how the command ends.
+                with contextlib.suppress(u.InvalidValue):
+                    if event.get("event") == "note":
+                        display.message(f"{way.host}: {_NOTE(event)['text']}")
+                    elif event.get("event") == "progress":
+                        progress = _PROGRESS(event)
+                        display.transfer(way.host, sent + progress["done"], size or progress["total"])
+        return answers.parse(way.host, words, last)
 
 
 @contextlib.contextmanager
