@@ -26,18 +26,17 @@ class Option:
     playbooks: Sequence[str] = ()
     """Empty for a setting of the cluster, which every playbook takes."""
     default: Any = None
-    """An option whose default is empty may be set to nothing. That is what it has if the form says nothing else."""
-    example: Any = None
-    """If it has none of its own, the first of the form's that is not its default."""
+    """If it is None, it is what the form has for nothing. An option whose default is empty may be set to nothing."""
     required: str = ""
     """What to do where there is no value; empty if the default applies."""
 
     def __post_init__(self) -> None:
         if self.default is None:
             object.__setattr__(self, "default", self.form.empty)
-        if self.example is None:
-            examples = (example for example in self.form.examples if example != self.default)
-            object.__setattr__(self, "example", next(examples, None))
+
+    @property
+    def example(self) -> Any:
+        return next((example for example in self.form.examples if example != self.default), self.default)
 
     @property
     def may_be_empty(self) -> bool:

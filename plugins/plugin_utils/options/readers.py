@@ -51,11 +51,15 @@ class Form(Generic[Value]):
     kind: str = "text"
     range: str = ""
     examples: Sequence[Any] = ()
+    """An option has the first one that is not its default."""
     empty: Any = None
     """What an option has that is set to nothing."""
 
     def __call__(self, value: Any) -> Value:
         return self.read(value)
+
+    def such_as(self, example: Any) -> Form[Value]:
+        return replace(self, examples=(example,))
 
 
 def form(
@@ -209,7 +213,7 @@ def mode(default: str, *others: str) -> Form[str]:
     return replace(choice(default, *others), empty=default)
 
 
-automatic = replace(mode("auto", "true", "false"), examples=(False,))
+automatic = mode("auto", "true", "false").such_as(False)
 
 
 def _from_json(value: str, kind: str) -> Any:

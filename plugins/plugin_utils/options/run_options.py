@@ -29,19 +29,17 @@ _STAGE = ("stage",)
 TABLE: Sequence[Option] = (
     Option(
         "framework",
-        r.choice(*RECORDS),
+        r.choice(*RECORDS).such_as("pytorch"),
         "The framework that trains. Without it, `cluster_default_framework`.",
         _TRAIN,
-        example="pytorch",
     ),
     Option(
         "distribution",
-        _DISTRIBUTION,
+        _DISTRIBUTION.such_as("dist_sync"),
         "How the processes work together. "
         f"{'; '.join(f'{name}: ' + ', '.join(known) for name, known in DISTRIBUTIONS.items())}. By default the first, "
         "or what fits the machines.",
         _TRAIN,
-        example="dist_sync",
     ),
     Option(
         "script",
@@ -52,11 +50,10 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "requirements",
-        r.text,
+        r.text.such_as("requirements.txt"),
         "Packages that your script needs in addition to the framework's: a requirements.txt, or a pyproject.toml with "
         "dependencies. A file of this machine, one on the nodes, or one in the repository of the script.",
         _TRAIN,
-        example="requirements.txt",
     ),
     Option(
         "module",
@@ -67,38 +64,34 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "recipe",
-        r.text,
+        r.text.such_as("maskrcnn"),
         "A recipe: these options in a file, one of the collection's by its name or one of your own by its path. "
         "Options on the command line override it.",
         _TRAIN,
-        example="maskrcnn",
     ),
     Option("recipe_config", rr.config, "Changes to single settings of the recipe's script.", _TRAIN),
     Option("sync", rr.folder, "A folder of this machine to copy next to a script of this machine.", _TRAIN),
     Option(
         "script_args",
-        rr.words,
+        rr.words.such_as(["--epochs", "2"]),
         "The script's arguments: a list, or a text that is split as a shell does. `{data}`, `{run}`, `{rank}`, "
         "`{world}`, `{job_name}`, `{task_index}`, `{ps_hosts}` and `{worker_hosts}` are filled in.",
         _NEW_RUNS,
-        example=["--epochs", "2"],
     ),
     Option(
         "evaluate_args",
-        rr.words,
+        rr.words.such_as(["--test", "--weights", "{checkpoint}"]),
         "What makes the script evaluate, after the run's arguments and `script_args`. `{run}` is the folder of the run "
         "to evaluate, `{checkpoint}` the path of its chosen or newest checkpoint.",
         ("evaluate",),
         default=["--run-dir", "{run}", "--evaluate"],
-        example=["--test", "--weights", "{checkpoint}"],
     ),
     Option(
         "checkpoint",
-        r.text,
+        r.text.such_as("3"),
         "Which checkpoint: its file's name, or the number in it. Without it, the newest. Adds `--checkpoint "
         "{checkpoint}` if `evaluate_args` has no `{checkpoint}`.",
         ("evaluate",),
-        example="3",
     ),
     Option(
         "nodes",
@@ -117,10 +110,9 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "servers",
-        r.integer(1, MOST_PROCESSES),
+        r.integer(1, MOST_PROCESSES).such_as(2),
         "Number of parameter servers, for distributions that have them. By default one per node.",
         _TRAIN,
-        example=2,
     ),
     Option(
         "dataset",
@@ -145,11 +137,10 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "dataset",
-        r.text,
+        r.text.such_as("coco2017"),
         "A data set to compare with the nodes' own disks, for `train.yml -e data_on=node`: one of the collection's, or "
         "one that is staged in the account's bucket.",
         ("plan",),
-        example="coco2017",
     ),
     Option(
         "data_on",
@@ -173,10 +164,9 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "python",
-        rr.node_folder,
+        rr.node_folder.such_as("/efs/env/bin/python"),
         "The Python of an environment of your own on the nodes. Without it, the framework's is installed and used.",
         _TRAIN,
-        example="/efs/env/bin/python",
     ),
     Option(
         "processor",
@@ -188,20 +178,18 @@ TABLE: Sequence[Option] = (
     Option("detach", r.flag, "Do not follow the run.", _NEW_RUNS),
     Option(
         "max_restarts",
-        r.integer(0, 100),
+        r.integer(0, 100).such_as(0),
         "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
         default=DEFAULTS["max_restarts"],
-        example=0,
     ),
     Option(
         "stop_seconds",
-        r.integer(1, MOST_STOP_SECONDS),
+        r.integer(1, MOST_STOP_SECONDS).such_as(60),
         "Seconds that the script's processes have to save after SIGTERM, when the run is stopped or another process of "
         "it has failed. Then they are killed.",
         _TRAIN,
         default=DEFAULTS["stop_seconds"],
-        example=60,
     ),
     Option(
         "on_busy",
@@ -212,19 +200,17 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "preflight",
-        r.boolean,
+        r.boolean.such_as(False),
         "Test the connections of the nodes, and of their GPUs, first, for up to a few minutes. By default before a run "
         "on several GPUs, unless it trains on the processors.",
         _TRAIN,
-        example=False,
     ),
     Option("env", rr.environment, "Environment variables for the script.", _TRAIN),
     Option(
         "runs_dir",
-        rr.node_folder,
+        rr.node_folder.such_as("/efs/mine"),
         "The folder to create the run's folder in, instead of `$EFS_MOUNT/runs`.",
         _TRAIN,
-        example="/efs/mine",
     ),
     Option("sweep", rr.sweep, "Train on these numbers of nodes, one after another, and report.", _TRAIN),
     Option("run_id", rr.run_or_all, "Which run, or all.", ("stop",), required="say which run"),
@@ -247,18 +233,16 @@ TABLE: Sequence[Option] = (
     Option("run_id", rr.run_ids, "Which runs. Without it, all that have ended.", ("report",)),
     Option(
         "node",
-        rr.one_node,
+        rr.one_node.such_as("deeplearning-worker2"),
         "Which node, by its name or instance id. Without it, all.",
         ("logs",),
-        example="deeplearning-worker2",
     ),
     Option(
         "node",
-        rr.one_node,
+        rr.one_node.such_as("i-0a1b2c3d4e5f60718"),
         "Which machine, by its instance id: it is terminated, and Auto Scaling launches another one, which gets the "
         "same name. A name is answered with the id.",
         ("replace",),
-        example="i-0a1b2c3d4e5f60718",
         required="give the instance id of the machine to replace",
     ),
     Option("run_id", rr.run_id, "Which run. Without it, the newest ten.", ("logs",)),
@@ -272,26 +256,23 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "framework",
-        r.choice(*RECORDS),
+        r.choice(*RECORDS).such_as("pytorch"),
         "The framework of that short run. Without it, `cluster_default_framework`.",
         _HEALTH,
-        example="pytorch",
     ),
-    Option("distribution", _DISTRIBUTION, "Its distribution. Without it, the default one.", _HEALTH, example="ddp"),
+    Option("distribution", _DISTRIBUTION.such_as("ddp"), "Its distribution. Without it, the default one.", _HEALTH),
     Option(
         "health_bandwidth_gbits",
-        r.integer(0, 10_000),
+        r.integer(0, 10_000).such_as(10),
         "Gbit/s that each node must reach to the next one. 0: a share of what its instance type has.",
         _HEALTH,
         default=0,
-        example=10,
     ),
     Option(
         "dataset",
-        r.text,
+        r.text.such_as("coco2017"),
         "The data set: one of the collection's by its name, or a name for your own files.",
         _STAGE,
-        example="coco2017",
         required="name a data set",
     ),
     Option(
@@ -300,7 +281,7 @@ TABLE: Sequence[Option] = (
         "bucket: fetch, check and upload the data set. efs: also unpack it to `$EFS_MOUNT/data`.",
         _STAGE,
     ),
-    Option("source_dir", r.path, "A folder of this machine to take the files from.", _STAGE, example="~/Downloads"),
+    Option("source_dir", r.path.such_as("~/Downloads"), "A folder of this machine to take the files from.", _STAGE),
     Option(
         "bucket",
         rr.s3_uri,
@@ -309,57 +290,50 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "stage_folder",
-        r.path,
+        r.path.such_as("/mnt/stage"),
         "The folder of this machine to fetch files to. Without it, `.deeplearning/stage`. COCO 2017 needs 20 GiB.",
         _STAGE,
-        example="/mnt/stage",
     ),
     Option("stage_replace", r.flag, "Send all files again, in place of what others have put in the bucket.", _STAGE),
     Option(
         "stage_nodes",
-        r.integer(1, MOST_NODES),
+        r.integer(1, MOST_NODES).such_as(2),
         "How many nodes unpack. Without it all, but no more than there are archives.",
         _STAGE,
-        example=2,
     ),
-    Option("destroy", r.text, "Consent: the name of the cluster to remove.", ("destroy",), example="red"),
+    Option("destroy", r.text.such_as("red"), "Consent: the name of the cluster to remove.", ("destroy",)),
     Option(
         "destroy_data",
-        r.bucket,
+        r.bucket.such_as("123456789012-us-east-1-deeplearning-data"),
         "Consent: the name of the account's bucket of data sets, to delete it with all that is in it.",
         ("destroy",),
-        example="123456789012-us-east-1-deeplearning-data",
     ),
     Option(
         "hours",
-        r.number(0, 8760),
+        r.number(0, 8760).such_as(4),
         "By how many hours to postpone the end of all machines. Without a scheduled end, they end after so many hours.",
         ("extend",),
-        example=4,
         required="say by how many hours",
     ),
     Option(
         "delete_actions",
-        r.list_of(r.text),
+        r.list_of(r.text).such_as(["zz"]),
         "Scheduled actions of the Auto Scaling groups to delete: those of other people and programs, by their names as "
         "`status.yml` prints them.",
         ("site", "provision", "plan"),
-        example=["zz"],
     ),
     Option(
         "remove_in_use",
-        r.list_of(r.text),
+        r.list_of(r.text).such_as(["i-0123456789abcdef0"]),
         "Workers that may be removed (a smaller `cluster_worker_count`) although the master says that a run uses them, "
         "by the ids of their instances.",
         ("site", "provision", "plan"),
-        example=["i-0123456789abcdef0"],
     ),
     Option(
         "remove_workers",
-        r.integer(1, 1023),
+        r.integer(1, 1023).such_as(3),
         "Consent: how many workers a smaller `cluster_worker_count` may remove.",
         ("site", "emr", "provision", "plan"),
-        example=3,
     ),
     Option(
         "remove_end",
@@ -368,21 +342,19 @@ TABLE: Sequence[Option] = (
         "the cluster has, if they are 0 or never.",
         ("site", "emr", "provision", "plan"),
     ),
-    Option("audit", r.text, "The cluster to list, or all. Without it, `cluster_name`.", ("audit",), example="all"),
+    Option("audit", r.text.such_as("all"), "The cluster to list, or all. Without it, `cluster_name`.", ("audit",)),
     Option(
         "project",
-        r.path,
+        r.path.such_as("~/team"),
         "The folder to write the files of a project to. Without it, the current one.",
         ("new_project",),
         default=".",
-        example="~/team",
     ),
     Option(
         "image_frameworks",
-        r.list_of(r.choice(*(name for name, record in RECORDS.items() if not record.has_horovod))),
+        r.list_of(r.choice(*(name for name, record in RECORDS.items() if not record.has_horovod))).such_as(["pytorch"]),
         "The frameworks to install in the image. Without it, `cluster_default_framework`.",
         ("image",),
-        example=["pytorch"],
     ),
     Option(
         "image_state",

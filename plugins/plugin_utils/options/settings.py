@@ -41,15 +41,13 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             Option("cluster_region", r.region, "The AWS region of the cluster.", default="us-east-1"),
             Option(
                 "cluster_profile",
-                r.text,
+                r.text.such_as("research"),
                 "The AWS profile to log in with. Empty: the default credentials of the AWS tools.",
-                example="research",
             ),
             Option(
                 "cluster_role_arn",
-                r.role_arn,
+                r.role_arn.such_as("arn:aws:iam::123456789012:role/operator"),
                 "An IAM role to assume with these credentials.",
-                example="arn:aws:iam::123456789012:role/operator",
             ),
         ),
     ),
@@ -77,17 +75,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_worker_count",
-                _WORKERS,
+                _WORKERS.such_as(4),
                 "Number of workers, in addition to the master: with N workers, N + 1 machines train.",
                 default=1,
-                example=4,
             ),
             Option(
                 "cluster_worker_min",
-                _WORKERS,
+                _WORKERS.such_as(2),
                 "Minimum number of workers to proceed with. Empty: 1 with the capacity policy at_least, worker_count "
                 "with all_or_nothing, 0 with best_effort.",
-                example=2,
             ),
             Option(
                 "cluster_capacity_policy",
@@ -105,17 +101,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             Option("cluster_login_user", r.user, "The user to log in as. Empty: the image's own, ubuntu or ec2-user."),
             Option(
                 "cluster_root_volume_gib",
-                r.integer(8, 16384),
+                r.integer(8, 16384).such_as(200),
                 "Size of each machine's root volume, in GiB.",
                 default=100,
-                example=200,
             ),
             Option("cluster_root_volume_type", r.mode("gp3", "gp2"), "Type of the root volumes."),
             Option(
                 "cluster_root_volume_throughput",
-                r.integer(125, 750),
+                r.integer(125, 750).such_as(500),
                 "MiB/s of each root volume of type gp3. Empty: AWS's default, 125.",
-                example=500,
             ),
             Option(
                 "cluster_placement_group",
@@ -135,10 +129,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_default_framework",
-                r.choice(*FRAMEWORKS),
+                r.choice(*FRAMEWORKS).such_as("pytorch"),
                 "The framework whose python and python3 login shells find. Empty: none, they are activated by name.",
                 default="",
-                example="pytorch",
             ),
             Option(
                 "cluster_monitoring",
@@ -148,10 +141,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_capacity_timeout_minutes",
-                r.integer(1, 1440),
+                r.integer(1, 1440).such_as(90),
                 "Minutes to wait until all machines are in service.",
                 default=55,
-                example=90,
             ),
         ),
     ),
@@ -171,20 +163,18 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "Consent to ssh being open to the whole world (logging in still requires a key).",
             ),
             Option("cluster_ssh_purge_rules", r.flag, "Remove ssh rules that were added by hand."),
-            Option("cluster_key_name", r.text, "The EC2 key pair to log in with.", example="my-key"),
+            Option("cluster_key_name", r.text.such_as("my-key"), "The EC2 key pair to log in with."),
             Option(
                 "cluster_public_key_file",
-                r.path,
+                r.path.such_as("~/.ssh/id_ed25519.pub"),
                 "A public key (RSA or Ed25519) on this machine to log in with. It is imported as a key pair with the "
                 "cluster's name.",
-                example="~/.ssh/id_ed25519.pub",
             ),
             Option(
                 "cluster_private_key_file",
-                r.path,
+                r.path.such_as("~/.ssh/id_ed25519"),
                 "The matching private key; it stays on this machine. Empty: the file next to the public key, "
                 "otherwise what ssh finds by itself.",
-                example="~/.ssh/id_ed25519",
             ),
         ),
     ),
@@ -208,9 +198,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_bastion",
-                r.bastion,
+                r.bastion.such_as("me@bastion.example.org"),
                 "The host through which ssh reaches the master, as `~/.ssh/config` on this machine knows it.",
-                example="me@bastion.example.org",
             ),
             Option(
                 "cluster_public_subnet_ids",
@@ -219,17 +208,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_private_subnet_ids",
-                r.list_of(r.resource_id("subnet")),
+                r.list_of(r.resource_id("subnet")).such_as(["subnet-0fedcba9876543210"]),
                 "With an existing VPC: its subnets with a route to a NAT gateway, for the workers (with "
                 "`cluster_public=false`, for the master as well). One per zone.",
-                example=["subnet-0fedcba9876543210"],
             ),
             Option(
                 "cluster_availability_zones",
-                r.list_of(r.zone),
+                r.list_of(r.zone).such_as(["us-east-1a", "us-east-1b"]),
                 "Availability zones to try, in this order. The whole cluster is in one. Empty: all that have the "
                 "instance type.",
-                example=["us-east-1a", "us-east-1b"],
             ),
             Option(
                 "cluster_security_group_ids",
@@ -250,10 +237,9 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_efs_mount",
-                r.mount_point,
+                r.mount_point.such_as("/efs"),
                 "The file system's mount point on the nodes.",
                 default="/efs",
-                example="/efs",
             ),
             Option(
                 "cluster_efs_tls",
@@ -274,22 +260,21 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_s3_read",
-                r.list_of(r.bucket),
+                r.list_of(r.bucket).such_as(["my-data/imagenet"]),
                 "S3 buckets, or bucket/prefix, that the machines may read.",
-                example=["my-data/imagenet"],
             ),
             Option(
                 "cluster_s3_write",
-                r.list_of(r.bucket),
+                r.list_of(r.bucket).such_as(["my-results/run1"]),
                 "S3 buckets, or bucket/prefix, that the machines may read and write. In the cluster's own bucket: the "
                 "prefix `results`, or below it.",
-                example=["my-results/run1"],
             ),
             Option(
                 "cluster_s3_kms_keys",
-                r.list_of(r.kms_key),
+                r.list_of(r.kms_key).such_as(
+                    ["arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
+                ),
                 "KMS keys that encrypt these buckets: the machines may use them through S3 alone.",
-                example=["arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"],
             ),
         ),
     ),
@@ -306,34 +291,30 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_emr_applications",
-                r.list_of(r.emr_application),
+                r.list_of(r.emr_application).such_as(["Hadoop", "Spark"]),
                 "The applications of the release to install.",
                 default=["Hadoop"],
-                example=["Hadoop", "Spark"],
             ),
             Option(
                 "cluster_emr_log_uri",
-                r.bucket,
+                r.bucket.such_as("s3://my-logs/emr"),
                 "A bucket of this account or bucket/prefix, for EMR's logs. In the cluster's own bucket only `emr-logs`"
                 " and prefixes below it are allowed, and in that of data sets none. Empty: `emr-logs` in the cluster's "
                 "bucket, which is deleted with the cluster.",
-                example="s3://my-logs/emr",
             ),
             Option(
                 "cluster_emr_idle_minutes",
-                r.or_never(r.integer(0, 10080)),
+                r.or_never(r.integer(0, 10080)).such_as(180),
                 "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0 or never: "
                 "no end.",
                 default=60,
-                example=180,
             ),
             Option(
                 "cluster_emr_yarn_percent",
-                r.integer(10, 100),
+                r.integer(10, 100).such_as(50),
                 "The share of each core node's memory and processors that YARN may give to its applications. Training "
                 "runs next to YARN, not in it.",
                 default=25,
-                example=50,
             ),
             Option(
                 "cluster_emr_termination_protection",
@@ -354,12 +335,11 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_max_hourly_cost",
-                r.or_empty(r.number(0, 1_000_000)),
+                r.or_empty(r.number(0, 1_000_000)).such_as(25),
                 "What the cluster may cost an hour with all its machines, in USD. Settings that cost more are refused "
                 "before anything is created, and so are accelerated types whose price cannot be read from AWS's price "
                 "list. Empty: no limit.",
                 default=50,
-                example=25,
             ),
         ),
     ),
@@ -370,20 +350,18 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_ttl_hours",
-                r.or_never(r.number(0, 8760)),
+                r.or_never(r.number(0, 8760)).such_as(8),
                 "All machines end so many hours after `site.yml` has created them, or brought them back. Runs save a "
                 "checkpoint before. `deeplearning.aws.extend` postpones it. 0 or never: no end.",
                 default=0,
-                example=8,
             ),
             Option(
                 "cluster_idle_minutes",
-                r.or_never(r.integer(0, 10080)),
+                r.or_never(r.integer(0, 10080)).such_as(60),
                 "All machines end after so many minutes without a run that progresses, a login, staging, an upload, an "
                 "installation or work of a processor. The master postpones the end while there is any, so they end "
                 "without a master too. 0 or never: no end.",
                 default=0,
-                example=60,
             ),
         ),
     ),
@@ -393,18 +371,16 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_permissions_boundary",
-                r.policy_arn,
+                r.policy_arn.such_as("arn:aws:iam::123456789012:policy/cluster-members"),
                 "An IAM policy that limits what the machines may do, whatever their roles allow: the permissions "
                 "boundary of these roles. Empty: none is set, and an existing one stays.",
-                example="arn:aws:iam::123456789012:policy/cluster-members",
             ),
             Option("cluster_tags", r.tags, "Additional tags for everything that can be tagged."),
             Option(
                 "cluster_summary_file",
-                r.path,
+                r.path.such_as("~/red.json"),
                 "Where site.yml and status.yml save the cluster's summary as JSON. Empty: `<cluster_name>.json` in the "
                 "inventory's `folder`, which is `.deeplearning`.",
-                example="~/red.json",
             ),
         ),
     ),

@@ -203,13 +203,13 @@ def test_files_have_to_be_there_and_of_the_right_kind(tmp_path: Path) -> None:
 
 
 def test_an_option_knows_its_kind_and_how_it_is_given() -> None:
-    count = Option("count", r.integer(1, 3), "", default=1, example=2)
+    count = Option("count", r.integer(1, 3).such_as(2), "", default=1)
     assert (count.form.kind, count.form.range, count.may_be_empty) == ("number", "1 to 3", False)
     assert (count.argument(), count.argument(0)) == ("-e count=2", "-e count=0")
-    zones = Option("zones", r.list_of(r.zone), "", example=["a"])
+    zones = Option("zones", r.list_of(r.zone).such_as(["a"]), "")
     assert zones.argument() == """-e '{"zones": ["a"]}'"""
     assert (zones.form.kind, zones.default, zones.may_be_empty) == ("list of zone", [], True)
-    bare = Option("x", r.Form(str), "", example="y")
+    bare = Option("x", r.Form(str).such_as("y"), "")
     assert (bare.form.kind, bare.form.range, bare.default, bare.may_be_empty) == ("text", "", None, True)
     assert count.problem("a b ", "give one") == 'count is "a b ": give one. Example: -e count=2'
 
@@ -224,7 +224,8 @@ def test_an_option_knows_its_kind_and_how_it_is_given() -> None:
         (r.choice("a", "b"), "b", ("b", "a")),
         (r.resource_id("vpc"), None, ("", "vpc-0123456789abcdef0")),
         (r.list_of(r.resource_id("sg")), None, ([], ["sg-0123456789abcdef0"])),
-        (r.or_never(r.integer(0, 9)), 0, (0, None)),
+        (r.or_never(r.integer(0, 9)), 0, (0, 0)),
+        (r.or_never(r.integer(0, 9).such_as(3)), 0, (0, 3)),
     ],
 )
 def test_an_option_has_the_default_and_an_example_of_its_form(form: r.Form[Any], default: Any, expected: Any) -> None:
@@ -234,9 +235,9 @@ def test_an_option_has_the_default_and_an_example_of_its_form(form: r.Form[Any],
 
 def test_missing_values_have_their_default_and_wrong_ones_no_value() -> None:
     table = [
-        Option("count", r.integer(1, 3), "", default=1, example=2),
-        Option("note", r.text, "", example="y"),
-        Option("run", r.integer(1, 3), "", example=2, required="say which"),
+        Option("count", r.integer(1, 3).such_as(2), "", default=1),
+        Option("note", r.text.such_as("y"), ""),
+        Option("run", r.integer(1, 3).such_as(2), "", required="say which"),
     ]
     checked = validate(table, {"note": " ", "other": 1})
     assert checked.values == {"count": 1, "note": "", "run": None}
