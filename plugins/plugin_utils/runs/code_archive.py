@@ -46,13 +46,10 @@ def pack(script: Path, folder: Path | None) -> Packed:
 
 
 def _pack(script: Path, folder: Path | None) -> Packed:
-    content, secrets = _files(folder) if folder else ([], [])
-    files = {str(path.relative_to(folder)): path for path in content} if folder else {}
-    file = script.resolve()
-    inside = folder and file.is_relative_to(folder.resolve())
-    name = str(file.relative_to(folder.resolve())) if folder and inside else script.name
+    files, secrets = _files(folder) if folder else ({}, set())
+    file, root = script.resolve(), folder and folder.resolve()
+    name = str(file.relative_to(root)) if root and file.is_relative_to(root) else script.name
     files[name] = file
-    left_out = sorted({str(path.relative_to(folder)) for path in secrets} - {name}) if folder else []
     size = sum(path.lstat().st_size for path in files.values())
     if size > MOST_BYTES:
         raise UserError(
@@ -63,12 +60,12 @@ def _pack(script: Path, folder: Path | None) -> Packed:
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for path_in_archive, path in sorted(files.items()):
             archive.add(path, path_in_archive, recursive=False, filter=_without_owner)
-    return Packed(packed.getvalue(), name, tuple(left_out))
+    return Packed(packed.getvalue(), name, tuple(sorted(secrets - {name})))
 
 
-def _files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files and links to send, and what may hold secrets."""
-    files, secrets = [], []
+def _files(folder: Path) -> tuple[dict[str, Path], set[str]]:
+    """Return the files and links to send, and what may hold secrets, by their paths in the folder."""
+    files, secrets = list[Path](), list[Path]()
     for parent, folders, names in os.walk(folder):
         inner = set(folders) - EXCLUDED
         folders[:] = sorted(name for name in inner if not _is_secret(name))
@@ -77,7 +74,7 @@ def _files(folder: Path) -> tuple[list[Path], list[Path]]:
         own = set(names) - EXCLUDED
         files += [Path(parent, name) for name in [*own, *links] if not _is_secret(name)]
         secrets += [Path(parent, name) for name in own | inner if _is_secret(name)]
-    return files, secrets
+    return {str(path.relative_to(folder)): path for path in files}, {str(path.relative_to(folder)) for path in secrets}
 
 
 def _is_secret(name: str) -> bool:
