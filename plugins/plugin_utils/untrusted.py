@@ -65,18 +65,12 @@ between, boolean, one_of, optional = schema.between, schema.boolean, schema.one_
 count = between(0, 2**53)
 
 
-def path(value: Any) -> str:
-    """Parse an absolute path on a node. It is sent to nodes and shown, and never used on this machine."""
-    if not isinstance(value, str) or not value.startswith("/") or one_line(value) != value:
-        raise InvalidValue("an absolute path")
-    return value
-
-
-def argument(value: Any) -> str:
-    """Parse a word of a command line, which may hold anything. It is sent to nodes and not shown."""
-    if not isinstance(value, str) or len(value) > LONGEST_ARGUMENT:
-        raise InvalidValue("a text")
-    return value
+path = schema.checked_by(
+    lambda value: isinstance(value, str) and value.startswith("/") and one_line(value) == value, "an absolute path"
+)
+"""On a node. It is sent to nodes and shown, and never used on this machine."""
+argument = schema.checked_by(lambda value: isinstance(value, str) and len(value) <= LONGEST_ARGUMENT, "a text")
+"""A word of a command line, which may hold anything. It is sent to nodes and not shown."""
 
 
 def list_of(parse: Parser, most: int = MOST_ITEMS) -> Callable[[Any], list[Any]]:

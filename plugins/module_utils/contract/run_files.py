@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import schema
-from .schema import Check, InvalidValue
+from .schema import Check
 
 MOST_FILES = 10_000
 LARGEST_FILE = 1 << 44
@@ -45,10 +45,10 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def file_name(value: Any) -> str:
-    """Check the name of a file below a run's folder. It becomes a file of that name on the operator's machine."""
+def is_safe(value: Any) -> bool:
+    """Return whether a value is the name of a file below a run's folder, and safe on the operator's machine."""
     parts = value.split("/") if isinstance(value, str) else []
-    is_safe = (
+    return (
         bool(parts)
         and len(parts) <= MOST_PARTS
         and value.isprintable()
@@ -56,29 +56,18 @@ def file_name(value: Any) -> str:
         and len(value.encode()) <= LONGEST_NAME
         and all(part not in ("", ".", "..") and len(part.encode()) <= LONGEST_PART for part in parts)
     )
-    if not is_safe:
-        raise InvalidValue("the name of a file in the run's folder")
-    return str(value)
 
 
-def is_safe(name: str) -> bool:
-    try:
-        file_name(name)
-    except InvalidValue:
-        return False
-    return True
+file_name = schema.checked_by(is_safe, "the name of a file in the run's folder")
 
 
 def of_kind(what: str) -> Check:
     """Return the check of names of one kind."""
-
-    def check(value: Any) -> str:
-        name = file_name(value)
-        if not any(name == place or name.startswith(f"{place}/") for place in KINDS[what].places):
-            raise InvalidValue(f"the name of a file of the run's {what}")
-        return name
-
-    return check
+    places = KINDS[what].places
+    return schema.checked_by(
+        lambda name: is_safe(name) and any(name == place or name.startswith(f"{place}/") for place in places),
+        f"the name of a file of the run's {what}",
+    )
 
 
 def collision(names: Iterable[str]) -> str:

@@ -32,15 +32,18 @@ Check = Callable[[Any], Any]
 """Returns the value with its type. Raises InvalidValue if it is malformed."""
 
 
-def matching(pattern: str, expected: str) -> Check:
-    form = re.compile(pattern)
-
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not form.fullmatch(value):
+def checked_by(is_valid: Callable[[Any], bool], expected: str) -> Check:
+    def check(value: Any) -> Any:
+        if not is_valid(value):
             raise InvalidValue(expected)
         return value
 
     return check
+
+
+def matching(pattern: str, expected: str) -> Check:
+    form = re.compile(pattern)
+    return checked_by(lambda value: isinstance(value, str) and form.fullmatch(value) is not None, expected)
 
 
 string = matching(r"(?s).*", "a string")
@@ -68,36 +71,34 @@ def parse_time(text: str) -> float:
     return calendar.timegm(time.strptime(text, TIME_FORM))
 
 
-def number(least: float, most: float, types: Any = (int, float), kind: str = "a number") -> Check:
-    def check(value: Any) -> Any:
-        if not isinstance(value, types) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidValue(f"{kind} from {least} to {most}")
-        return value
+def _is_number(value: Any, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
 
-    return check
+
+def number(least: float, most: float) -> Check:
+    return checked_by(
+        lambda value: _is_number(value, (int, float)) and least <= value <= most, f"a number from {least} to {most}"
+    )
 
 
 def between(least: int, most: int) -> Check:
-    return number(least, most, (int,), "a whole number")
+    return checked_by(
+        lambda value: _is_number(value, (int,)) and least <= value <= most, f"a whole number from {least} to {most}"
+    )
 
 
 def text(most: int, least: int = 0) -> Check:
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not least <= len(value) <= most or not value.isprintable():
-            raise InvalidValue(f"{least or 'up'} to {most} printable characters")
-        return value
-
-    return check
+    return checked_by(
+        lambda value: isinstance(value, str) and least <= len(value) <= most and value.isprintable(),
+        f"{least or 'up'} to {most} printable characters",
+    )
 
 
 uint32 = between(0, 2**32 - 1)
 gpus = between(0, MAX_GPUS)
 
 
-def boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidValue("true or false")
-    return value
+boolean = checked_by(lambda value: isinstance(value, bool), "true or false")
 
 
 def parsed_by(parse: Callable[[str], Any], expected: str) -> Check:
@@ -117,13 +118,7 @@ ipv4_network = parsed_by(ipaddress.IPv4Network, "a range of IPv4 addresses like 
 
 def one_of(*values: Any) -> Check:
     expected = f"{'one of ' * (len(values) > 1)}{', '.join(map(str, values))}"
-
-    def check(value: Any) -> Any:
-        if value not in values:
-            raise InvalidValue(expected)
-        return value
-
-    return check
+    return checked_by(lambda value: value in values, expected)
 
 
 def optional(inner: Check) -> Check:

@@ -45,6 +45,7 @@ progress = u.lenient(u.record(**figures("epoch", "step", "loss", "accuracy", "sa
 cost = u.lenient(u.record(so_far=u.number, at_end=u.optional(u.number)))
 """What a run has cost so far, and at its end. A program of an older version does not say it."""
 
+_RUN = {"run_id": run_id, "state": u.one_of(*STATES)}
 _EXISTS = {"there": u.boolean}
 _STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
 
@@ -80,11 +81,8 @@ recorded_run = u.record(
 """What the operator's side uses of run.json."""
 
 ANSWERS: Mapping[str, Form] = {
-    "run list": u.record(runs=u.list_of(u.record(run_id=run_id, state=u.one_of(*STATES)))),
-    "run show": u.record(
-        run=recorded_run,
-        checkpoints=u.list_of(u.words),
-    ),
+    "run list": u.record(runs=u.list_of(u.record(**_RUN))),
+    "run show": u.record(run=recorded_run, checkpoints=u.list_of(u.words)),
     "run frameworks": u.record(
         # In check mode the program may be an older one, which does not name the runs.
         frameworks=u.list_of(
@@ -114,8 +112,7 @@ ANSWERS: Mapping[str, Form] = {
         loads=u.list_of(load),
         runs=u.list_of(
             u.record(
-                run_id=run_id,
-                state=u.one_of(*STATES),
+                **_RUN,
                 framework=framework,
                 distribution=distribution,
                 nodes=u.list_of(u.node),

@@ -141,31 +141,18 @@ class Follower:
 
 
 _SECONDS = u.optional(u.number)
-_FAILURE = u.record(
-    node=u.node,
-    role=answers.role,
-    rank=u.count,
-    exit_code=u.optional(u.number),
-    signal=u.optional(u.words),
-    tail=u.optional(u.list_of(u.words, 100)),
-)
+_PROCESS = {
+    **{"node": u.node, "role": answers.role, "rank": u.count},
+    **{"exit_code": u.optional(u.number), "signal": u.optional(u.words)},
+}
+_FAILURE = u.record(**_PROCESS, tail=u.optional(u.list_of(u.words, 100)))
 _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower, Mapping[str, Any]], list[str]]]] = {
     "state": (
         u.record(state=u.one_of(*STATES), reason=u.optional(u.words), time=_SECONDS, hourly=u.lenient(u.number)),
         Follower._state,
     ),
     "plan": (u.record(processes=answers.processes), Follower._plan),
-    "process": (
-        u.record(
-            node=u.node,
-            role=answers.role,
-            rank=u.count,
-            state=u.words,
-            exit_code=u.optional(u.number),
-            signal=u.optional(u.words),
-        ),
-        Follower._process,
-    ),
+    "process": (u.record(**_PROCESS, state=u.words), Follower._process),
     "progress": (
         u.record(**answers.figures(*_FIGURES), time=_SECONDS, ranks=u.lenient(u.count), cost=answers.cost),
         Follower._progress,
