@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
@@ -53,7 +52,7 @@ class ActionModule(Action):
                 result = self._describe(aws, options, folder)
             except UserError as error:
                 # The next one may succeed.
-                Display().display(str(error))
+                self._display.display(str(error))
         return result
 
     def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class ActionModule(Action):
         # Ansible's display passes nothing on that would clear a terminal.
         if options["watch"]:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
-        Display().display("\n" + "\n".join(lines) + "\n")
+        self.show(lines)
         return {"changed": False, "clusters": summaries}
 
     def _collect_logs(self, aws: Aws, options: Mapping[str, Any], folder: Path, connection: str) -> dict[str, Any]:
@@ -86,10 +85,8 @@ class ActionModule(Action):
         name = f"{cluster}-logs-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
         file = Path(options["file"] or folder / "logs" / name).expanduser()
         access = hosts.ssh_access(connection, host_keys.ssh_files(folder, cluster)[1].absolute())
-        display = Display().display
-        collector = logs.LogCollector(
-            aws, resources, access, options["efs_mount"], options["node"], options["run_id"], display
-        )
+        node, run_id, display = options["node"], options["run_id"], self._display.display
+        collector = logs.LogCollector(aws, resources, access, options["efs_mount"], node, run_id, display)
         if not resources.current:
             raise UserError(f"There is no cluster {cluster} in {aws.region}, so there are no logs of it.")
         described: dict[str, Any] = {}
@@ -106,7 +103,7 @@ class ActionModule(Action):
                 collector.collect(archive, described, folder / f"{cluster}.health.json")
         except OSError as error:
             raise UserError(f"{error.filename or file} cannot be written: {error.strerror}.") from None
-        display("\n" + "\n".join(logs.result_lines(cluster, file, collector)) + "\n")
+        self.show(logs.result_lines(cluster, file, collector))
         return {**result, "archive": str(file), "answered": collector.answered, "problems": collector.problems}
 
     def _save(self, described: dict[str, Any], resources: ClusterResources, file: Path, failed: bool) -> list[str]:
@@ -115,7 +112,7 @@ class ActionModule(Action):
             try:
                 summary.write(file, described)
             except OSError as error:
-                Display().warning(f"The summary cannot be written to {file}: {error.strerror}.")
+                self._display.warning(f"The summary cannot be written to {file}: {error.strerror}.")
         if failed:
             return summary.failure_lines(described, resources, str(file) if file.exists() else "")
         details = status.lines(described) if "members" in described else None

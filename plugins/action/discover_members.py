@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
@@ -31,17 +30,17 @@ class ActionModule(Action):
         timeout = 0 if self.check_mode else options["wait_seconds"]
         aws = Aws.from_options(options)
         discovery = HostKeyDiscovery(aws, options["cluster"])
-        cluster, reports = discovery.run(timeout, Display().display, options["wait_for_ranks"])
+        cluster, reports = discovery.run(timeout, self._display.display, options["wait_for_ranks"])
         facts = discovery.facts(cluster)
         for instance in discovery.invalid_reports:
             bucket = discovery.names.bucket
-            Display().warning(f"The report of {instance} in {bucket} is not in the expected form: it is ignored.")
+            self._display.warning(f"The report of {instance} in {bucket} is not in the expected form: it is ignored.")
         try:
             changed = self._write(cluster, reports, options)
         except OSError as error:
             raise UserError(f"{error.filename} cannot be written: {error.strerror}. Give another folder.") from error
         if options["delete_setup_end"] and not self.check_mode and not cluster.job_flow:
-            changed = setup_end.delete_if_in_service(aws, options["cluster"], Display().warning) or changed
+            changed = setup_end.delete_if_in_service(aws, options["cluster"], self._display.warning) or changed
         result: dict[str, Any] = {
             "changed": changed,
             "cluster": facts | {"user": _login(cluster, options).user},

@@ -46,7 +46,7 @@ class ActionModule(Action):
         node_folder = f"{options['root']}/reports/{name}"
         self._send(page, node_folder)
         places = [f"The report: {page}", f"on the nodes: {node_folder}"]
-        self._display.display("\n" + "\n".join([*lines, "", *places]) + "\n")
+        self.show([*lines, "", *places])
         return {"changed": True, "page": str(page), "node_folder": node_folder, "runs": runs}
 
     def _runs(self, run_ids: list[str]) -> list[str]:

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
@@ -42,7 +41,7 @@ class ActionModule(Action):
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         aws = Aws.from_options(options)
-        display, cluster, keep = Display(), options["cluster"], options["keep_file_system"]
+        cluster, keep = options["cluster"], options["keep_file_system"]
         if options["data_bucket"]:
             data_bucket.check_name(aws, options["data_bucket"])
             removed = self._remove_data(aws)
@@ -53,12 +52,14 @@ class ActionModule(Action):
         resources = reader.read()
         deletions = to_delete(resources, keep, kinds)
         if options["consent"] != cluster or self.check_mode:
-            display.display("\n" + "\n".join(describe_plan(resources, deletions, keep)) + "\n")
+            self.show(describe_plan(resources, deletions, keep))
         if options["consent"] != cluster:
             return _without_consent(cluster, options["consent"], deletions)
         if self.check_mode:
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
-        teardown = Teardown(aws, reader, keep, display.display, stuck_seconds=options["stuck_seconds"], kinds=kinds)
+        teardown = Teardown(
+            aws, reader, keep, self._display.display, stuck_seconds=options["stuck_seconds"], kinds=kinds
+        )
         return self._settle(aws, teardown, teardown.run(resources), options)
 
     def _remove_data(self, aws: Aws) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ class ActionModule(Action):
         if bucket and not self.check_mode:
             Deleting(aws).delete(bucket)
         would = "would be removed" if self.check_mode else "is removed"
-        Display().display(f"The {bucket.describe()} {would}." if bucket else "There is no bucket of data sets.")
+        self._display.display(f"The {bucket.describe()} {would}." if bucket else "There is no bucket of data sets.")
         return [bucket.as_dict()] if bucket else []
 
     def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class ActionModule(Action):
             result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
             if not left:
                 lines = describe_result(resources, teardown) + data_bucket.describe(aws)
-                Display().display("\n" + "\n".join(lines) + "\n")
+                self.show(lines)
         if left:
             problems = {(resource.kind, resource.id): _why_not_ours(resource) for resource in left} | teardown.problems
             reasons = [why_left(aws, resource, problems[resource.kind, resource.id]) for resource in left]

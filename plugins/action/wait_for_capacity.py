@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.utils.display import Display
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
@@ -57,12 +56,12 @@ class ActionModule(Action):
             targets,
             WaitRules(Policy(options["policy"]), deadline, options["settle_seconds"], reports["bundle"]),
             options["since"] or started,
-            Display().display,
+            self._display.display,
             SetupReports(aws, reports["bucket"], reports["account"], role_ids),
             [ElasticAddress(aws, group["name"], group["address"]) for group in groups if group["address"]],
         ).run()
         if not result.get("failed") and options["cluster"]:
-            setup_end.delete_if_in_service(aws, options["cluster"], Display().warning)
+            setup_end.delete_if_in_service(aws, options["cluster"], self._display.warning)
         return result
 
     def _for_emr(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -70,12 +69,12 @@ class ActionModule(Action):
             return {"changed": False, "outcome": "unknown", "msg": "Would wait until the EMR cluster is configured."}
         emr, aws = options["emr"], Aws.from_options(options)
         seconds, pause = options["timeout_seconds"], emr["poll_seconds"]
-        return EmrWatch(aws, emr["id"], emr["logs"], seconds, pause, Display().display).run()
+        return EmrWatch(aws, emr["id"], emr["logs"], seconds, pause, self._display.display).run()
 
     def _for_baking(self, options: dict[str, Any]) -> dict[str, Any]:
         if self.check_mode:
             return {"changed": False, "outcome": "unknown", "msg": "Would wait until the machine has stopped."}
         baking, aws = options["baking"], Aws.from_options(options)
         reports = SetupReports(aws, baking["bucket"], baking["account"], {baking["id"]: baking["role_id"]})
-        BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], Display().display).run()
+        BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], self._display.display).run()
         return {"changed": False, "outcome": "ready", "msg": f"{baking['id']} is the source of an image."}

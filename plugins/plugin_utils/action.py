@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -39,6 +39,10 @@ class Action(ActionBase):  # type: ignore[misc]
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's result. Raise UserError to fail with a sentence."""
         raise NotImplementedError
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Print lines, between two that are empty."""
+        self._display.display("\n" + "\n".join(lines) + "\n")
 
     @property
     def check_mode(self) -> bool:
