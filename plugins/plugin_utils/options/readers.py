@@ -59,6 +59,7 @@ class Form(Generic[Value]):
         return self.read(value)
 
     def such_as(self, example: Any) -> Form[Value]:
+        """Return the form with another example."""
         return replace(self, examples=(example,))
 
 
@@ -97,9 +98,9 @@ def text(value: Any) -> str:
 def checked(
     check: schema.Check, kind: str, *examples: Any, prepare: Callable[[Any], Any] = text, why: str = "", **more: Any
 ) -> Form[Any]:
-    """Return the form of values that a check of files accepts when they are `prepare`d, which returns them from text.
+    """Return the form of values that a check of files accepts. `prepare` returns such a value from a text.
 
-    `why`: the reason for the limit.
+    `why`: the reason for a limit.
     """
 
     @form(kind, *examples, **more)
@@ -334,15 +335,14 @@ def tags(value: Any) -> dict[str, str]:
     for key, content in value.items():
         if isinstance(content, list | dict) or content is None:
             raise InvalidOption(f"of {key}, give a text")
-        result[str(key)] = str(content).lower() if isinstance(content, bool) else str(content)
-        if re.match(r"(aws:|deeplearning:|Name$)", str(key), re.IGNORECASE):
+        tag, words = str(key), str(content).lower() if isinstance(content, bool) else str(content)
+        if re.match(r"(aws:|deeplearning:|Name$)", tag, re.IGNORECASE):
             raise InvalidOption(f"of {key}, take another name: this one is AWS's or the cluster's own")
-        if not re.fullmatch(r"[\w .:/=+@-]{1,128}", str(key)) or not re.fullmatch(
-            r"[\w .:/=+@-]{0,256}", result[str(key)]
-        ):
+        if not (re.fullmatch(r"[\w .:/=+@-]{1,128}", tag) and re.fullmatch(r"[\w .:/=+@-]{0,256}", words)):
             raise InvalidOption(
                 f"of {key}, give at most 128 letters, digits, spaces and + - = . _ : / @, its value 256"
             )
+        result[tag] = words
     if len(result) > 40:
         raise InvalidOption("give 40 at most, AWS allows 50 on a resource and the cluster needs some")
     return result

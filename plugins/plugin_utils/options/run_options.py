@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files, run_request
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import (
-    DEFAULTS,
-    MOST_PROCESSES,
-    MOST_STOP_SECONDS,
-)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
@@ -110,7 +105,7 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "servers",
-        r.integer(1, MOST_PROCESSES).such_as(2),
+        r.integer(1, run_request.MOST_PROCESSES).such_as(2),
         "Number of parameter servers, for distributions that have them. By default one per node.",
         _TRAIN,
     ),
@@ -181,22 +176,22 @@ TABLE: Sequence[Option] = (
         r.integer(0, 100).such_as(0),
         "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
-        default=DEFAULTS["max_restarts"],
+        default=run_request.DEFAULTS["max_restarts"],
     ),
     Option(
         "stop_seconds",
-        r.integer(1, MOST_STOP_SECONDS).such_as(60),
+        r.integer(1, run_request.MOST_STOP_SECONDS).such_as(60),
         "Seconds that the script's processes have to save after SIGTERM, when the run is stopped or another process of "
         "it has failed. Then they are killed.",
         _TRAIN,
-        default=DEFAULTS["stop_seconds"],
+        default=run_request.DEFAULTS["stop_seconds"],
     ),
     Option(
         "on_busy",
         r.choice("refuse", "wait"),
         "What to do if another run uses these nodes.",
         _NEW_RUNS,
-        default=DEFAULTS["busy"],
+        default=run_request.DEFAULTS["busy"],
     ),
     Option(
         "preflight",

@@ -123,23 +123,16 @@ def receive(
 
 
 def _receive_one(reader: _Reader, request: FileRequest, start: int, show: Show) -> Sent:
-    if request.part is None:
-        return _read_end(reader, request, start, None, show)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    with open(os.open(request.part, flags, 0o644), "ab") as opened:
-        return _read_end(reader, request, start, opened, show)
-
-
-def _read_end(reader: _Reader, request: FileRequest, start: int, part: IO[bytes] | None, show: Show) -> Sent:
     """Read the chunks of a file and write them to its part. Return its end."""
-    position = start
-    while "bytes" in (record := run_files.parse_line(reader.line())):
-        if record["bytes"]:
-            if part is None or record["at"] != position or position + record["bytes"] > request.file.size:
-                raise InvalidValue(f"the next bytes of {request.file.name}")
-            part.write(reader.exactly(record["bytes"]))
-            position += record["bytes"]
-        show(request.file.name, record["at"] + record["bytes"])
+    flags, position = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, start
+    with open(os.open(request.part, flags, 0o644), "ab") if request.part else contextlib.nullcontext() as part:
+        while "bytes" in (record := run_files.parse_line(reader.line())):
+            if record["bytes"]:
+                if part is None or record["at"] != position or position + record["bytes"] > request.file.size:
+                    raise InvalidValue(f"the next bytes of {request.file.name}")
+                part.write(reader.exactly(record["bytes"]))
+                position += record["bytes"]
+            show(request.file.name, record["at"] + record["bytes"])
     if "problem" in record:
         return Sent("", True, record["problem"])
     if position != request.file.size:
