@@ -30,12 +30,13 @@ requirements:
   - Enable it in ansible.cfg, C(stdout_callback = deeplearning.aws.short), as this collection's own does.
 """
 
+import functools
 import io
 import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,17 @@ class RoleChanges:
         return f"  {self.subject:<12} {f'{self.count} {verb}{where}':<24} {clock(time.monotonic() - self.began)}"
 
 
+def unless_verbose(method: Callable[..., None]) -> Callable[..., None]:
+    """With -v, let ansible.builtin.default print instead."""
+
+    @functools.wraps(method)
+    def chosen(self: CallbackModule, *arguments: Any, **options: Any) -> None:
+        verbose = getattr(DefaultCallback, method.__name__)
+        (verbose if self._display.verbosity else method)(self, *arguments, **options)
+
+    return chosen
+
+
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "deeplearning.aws.short"
@@ -139,69 +151,56 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._display.display(header)
         self._display.display(line, color=color, **options)
 
-    @property
-    def _is_verbose(self) -> bool:
-        return bool(self._display.verbosity)
-
+    @unless_verbose
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        if self._is_verbose:
-            super().v2_playbook_on_play_start(play)
-        else:
-            self._end_failure()
-            self._begin_role(RoleChanges())
-            self._play = play
-            self._check_mode = bool(play.check_mode)
-            marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
-            self._play_line = f"PLAY [{play.get_name().strip()}]{marker}"
+        self._end_failure()
+        self._begin_role(RoleChanges())
+        self._play = play
+        self._check_mode = bool(play.check_mode)
+        marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
+        self._play_line = f"PLAY [{play.get_name().strip()}]{marker}"
 
+    @unless_verbose
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        if self._is_verbose:
-            super().v2_playbook_on_no_hosts_matched()
+        """Print nothing."""
 
+    @unless_verbose
     def v2_playbook_on_include(self, included_file: Any) -> None:
-        if self._is_verbose:
-            super().v2_playbook_on_include(included_file)
+        """Print nothing."""
 
+    @unless_verbose
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
-        if self._is_verbose:
-            super()._task_start(task, prefix)
-        else:
-            self._end_failure()
-            self._last_task_name = task.get_name().strip()
-            self._task_began = time.monotonic()
-            subject = _subject(task)
-            if subject != self._role.subject:
-                self._begin_role(RoleChanges(subject, self._task_began))
+        self._end_failure()
+        self._last_task_name = task.get_name().strip()
+        self._task_began = time.monotonic()
+        subject = _subject(task)
+        if subject != self._role.subject:
+            self._begin_role(RoleChanges(subject, self._task_began))
 
+    @unless_verbose
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_on_start(host, task)
-        elif task.get_name().endswith("minutes)"):
+        if task.get_name().endswith("minutes)"):
             self._announce("started", task)
 
+    @unless_verbose
     def v2_runner_retry(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_retry(result)
-        else:
-            self._announce("waiting", result.task)
+        self._announce("waiting", result.task)
 
     def _announce(self, state: str, task: Any) -> None:
         if task._uuid not in self._announced:
             self._announced.add(task._uuid)
             self._show(f"{state}: {_title(task)}", C.COLOR_DEBUG)
 
+    @unless_verbose
     def v2_runner_on_skipped(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_on_skipped(result)
+        """Print nothing."""
 
+    @unless_verbose
     def v2_runner_item_on_skipped(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_item_on_skipped(result)
+        """Print nothing."""
 
+    @unless_verbose
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        if self._is_verbose:
-            super().v2_runner_on_failed(result, ignore_errors)
-            return
         self._handle_warnings(result.result)
         # The failed items of a loop have been printed.
         if not is_rescued(result.task) and not (result.task.loop and result.result.get("results")):
@@ -209,19 +208,15 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not ignore_errors and not is_rescued(result.task):
             self._failure.title = result.task.get_name().strip()
 
+    @unless_verbose
     def v2_runner_item_on_failed(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_item_on_failed(result)
-            return
         self._handle_warnings(result.result)
         if not is_rescued(result.task):
             label = one_line(str(self._get_item_label(result.result)))[:LONGEST_LABEL]
             self._print_failure(result, "failed", f"(item={label}) {_ignored(result.task.ignore_errors)}")
 
+    @unless_verbose
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_on_unreachable(result)
-            return
         self._handle_warnings(result.result)
         prefix = f"{_ignored(result.task.ignore_unreachable)}UNREACHABLE: "
         self._print_failure(result, "fatal", prefix, C.COLOR_UNREACHABLE)
@@ -256,39 +251,34 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._begin_role(RoleChanges())
         self._play_line = ""
         outcomes = [stats.summarize(host) for host in stats.processed]
-        if self._is_verbose or any(outcome["failures"] or outcome["unreachable"] for outcome in outcomes):
+        if self._display.verbosity or any(outcome["failures"] or outcome["unreachable"] for outcome in outcomes):
             super().v2_playbook_on_stats(stats)
         elif time.monotonic() - self._began >= LONG_SECONDS:
             self._display.display(f"Finished in {clock(time.monotonic() - self._began)}.", color=C.COLOR_DEBUG)
 
+    @unless_verbose
     def v2_runner_on_ok(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_on_ok(result)
-            return
         self._handle_warnings_and_exception(result)
         plan = result.result.get("plan")
         if isinstance(plan, dict) and _action(result.task) == f"{COLLECTION}plan":
             self._is_new = plan.get("exists") is False
         # The items of a loop have been printed.
-        if result.task.loop or isinstance(result.task, TaskInclude):
-            return
-        if result.task.action in C._ACTION_DEBUG:
-            self._print_message(result)
-        else:
-            self._print_change(result)
+        if not (result.task.loop or isinstance(result.task, TaskInclude)):
+            self._print_success(result)
 
+    @unless_verbose
     def v2_runner_item_on_ok(self, result: Any) -> None:
-        if self._is_verbose:
-            super().v2_runner_item_on_ok(result)
-        elif not isinstance(result.task, TaskInclude):
+        if not isinstance(result.task, TaskInclude):
             self._handle_warnings_and_exception(result)
-            item = f" => (item={self._get_item_label(result.result)})"
-            if result.task.action in C._ACTION_DEBUG:
-                self._print_message(result, item)
-            else:
-                self._print_change(result, item)
+            self._print_success(result, f" => (item={self._get_item_label(result.result)})")
 
-    def _print_message(self, result: Any, item: str = "") -> None:
+    def _print_success(self, result: Any, item: str = "") -> None:
+        if result.task.action in C._ACTION_DEBUG:
+            self._print_message(result, item)
+        elif result.result.get("changed"):
+            self._print_change(result, item)
+
+    def _print_message(self, result: Any, item: str) -> None:
         """Print a message of `debug` as it is, and a value that is no text as ansible.builtin.default prints it."""
         message = result.result.get("msg")
         if not isinstance(message, str):
@@ -299,10 +289,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._messages.add((result.task._uuid, item, message))
             self._display.display(message)
 
-    def _print_change(self, result: Any, item: str = "") -> None:
+    def _print_change(self, result: Any, item: str) -> None:
         """Print a change, or count it if the task is of a role that has one line for all."""
-        if not result.result.get("changed"):
-            return
         host = str(self.host_label(result))
         if self._role.subject:
             self._role.count += 1
