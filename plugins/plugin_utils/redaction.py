@@ -25,54 +25,37 @@ _VALUE = r"""(?:"(?:[^"\\\n]|\\.)+"|'[^'\n]+'|\\"(?:[^"\\\n]|\\[^"\n])+\\"|[^\s,
 _ASSIGNED = r"""[\\"']{0,4} {0,8}[:=] {0,8}"""
 _NAME = re.compile(rf"{_NAMES}|[_-](?:pass|pwd|auth)$", re.IGNORECASE)
 _OPTION = re.compile(rf"""(?<![\w-])(--?[\w-]{{1,80}})((?:\\?["'],)? +){_VALUE}""")
-_PATTERNS = (
+_CASELESS = (
     # Headers, of which the whole value is secret.
-    (
-        re.compile(rf"((?:authorization|\bcookie){_ASSIGNED}[\\\"']{{0,4}})[^\n\"'\\]{{1,8192}}", re.IGNORECASE),
-        rf"\1{REMOVED}",
-    ),
-    (re.compile(r"\b(Bearer|Basic) +[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1 {REMOVED}"),
-    (re.compile(rf"""((?:{_NAMES})[\w.-]{{0,40}}{_ASSIGNED}){_VALUE}""", re.IGNORECASE), rf"\1{REMOVED}"),
-    (re.compile(rf"""((?:{_LAST_NAMES}){_ASSIGNED}){_VALUE}""", re.IGNORECASE), rf"\1{REMOVED}"),
-    # A line of netrc.
-    (
-        re.compile(r"(\blogin\s{1,8}\S{1,256}\s{1,8}(?:account\s{1,8}\S{1,256}\s{1,8})?password\s{1,8})\S{1,1024}"),
-        rf"\1{REMOVED}",
-    ),
-    # `curl -u name:password`. Numbers are the ids of a user and a group.
-    (
-        re.compile(
-            r"""((?<![\w-])(?:-u|--(?:proxy-)?user)[ =]["']?[^\s:"'/]{1,128}:)(?!\d+\b)[^\s"'/][^\s"']{0,1024}"""
-        ),
-        rf"\1{REMOVED}",
-    ),
-    (re.compile(r"(://)[^\s/:@]{0,256}:[^\s/@]{1,256}@"), rf"\1{REMOVED}@"),
+    rf"((?:authorization|\bcookie){_ASSIGNED}[\\\"']{{0,4}})[^\n\"'\\]{{1,8192}}",
+    r"(\b(?:Bearer|Basic) +)[\w.~+/=-]{16,}",
+    rf"((?:{_NAMES})[\w.-]{{0,40}}{_ASSIGNED}){_VALUE}",
+    rf"((?:{_LAST_NAMES}){_ASSIGNED}){_VALUE}",
     # A name alone is a token on the web, and a user elsewhere: ssh://git@….
-    (re.compile(r"(\bhttps?://)[^\s/:@?#]{1,256}@", re.IGNORECASE), rf"\1{REMOVED}@"),
-    (re.compile(r"(hooks\.slack\.com/\w{1,20}/|discord(?:app)?\.com/api/webhooks/)[\w/-]{1,256}"), rf"\1{REMOVED}"),
-    # The ids of AWS's access keys, and the keys: these have capitals, small letters and digits, unlike checksums.
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), REMOVED),
-    (
-        re.compile(
-            r"(?<![\w/+])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}[0-9])"
-            r"[A-Za-z0-9/+]{40}(?![\w/+=])"
-        ),
-        REMOVED,
-    ),
-    # Session tokens. Public keys, which are as long, begin with AAAA.
-    (re.compile(r"(?<![\w/+])(?!AAAA)[A-Za-z0-9/+]{100,}={0,2}"), REMOVED),
-    # GitHub, Hugging Face, GitLab, Slack, OpenAI, npm, PyPI, NVIDIA, Docker; Stripe; Google; JSON Web Tokens.
-    (
-        re.compile(
-            r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|hf_|gl[a-z]{2,4}-|xox[abeprs]-|xapp-|sk-|npm_|pypi-|nvapi-"
-            r"|dckr_pat_)[\w-]{16,}"
-        ),
-        REMOVED,
-    ),
-    (re.compile(r"(?<![A-Za-z0-9])[srp]k_(?:live|test)_\w{8,}"), REMOVED),
-    (re.compile(r"(?<![\w-])AIza[\w-]{35}(?![\w-])"), REMOVED),
-    (re.compile(r"(?<![\w-])eyJ[\w-]{8,4096}\.[\w-]{8,16384}\.[\w-]{0,4096}"), REMOVED),
+    r"(\bhttps?://)[^\s/:@?#]{1,256}(?=@)",
 )
+_EXACT = (
+    # A line of netrc.
+    r"(\blogin\s{1,8}\S{1,256}\s{1,8}(?:account\s{1,8}\S{1,256}\s{1,8})?password\s{1,8})\S{1,1024}",
+    # `curl -u name:password`. Numbers are the ids of a user and a group.
+    r"""((?<![\w-])(?:-u|--(?:proxy-)?user)[ =]["']?[^\s:"'/]{1,128}:)(?!\d+\b)[^\s"'/][^\s"']{0,1024}""",
+    r"(://)[^\s/:@]{0,256}:[^\s/@]{1,256}(?=@)",
+    r"(hooks\.slack\.com/\w{1,20}/|discord(?:app)?\.com/api/webhooks/)[\w/-]{1,256}",
+    # The ids of AWS's access keys, and the keys: these have capitals, small letters and digits, unlike checksums.
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"(?<![\w/+])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}[0-9])"
+    r"[A-Za-z0-9/+]{40}(?![\w/+=])",
+    # Session tokens. Public keys, which are as long, begin with AAAA.
+    r"(?<![\w/+])(?!AAAA)[A-Za-z0-9/+]{100,}={0,2}",
+    # GitHub, Hugging Face, GitLab, Slack, OpenAI, npm, PyPI, NVIDIA, Docker; Stripe; Google; JSON Web Tokens.
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|hf_|gl[a-z]{2,4}-|xox[abeprs]-|xapp-|sk-|npm_|pypi-|nvapi-"
+    r"|dckr_pat_)[\w-]{16,}",
+    r"(?<![A-Za-z0-9])[srp]k_(?:live|test)_\w{8,}",
+    r"(?<![\w-])AIza[\w-]{35}(?![\w-])",
+    r"(?<![\w-])eyJ[\w-]{8,4096}\.[\w-]{8,16384}\.[\w-]{0,4096}",
+)
+_PATTERNS = [*(re.compile(text, re.IGNORECASE) for text in _CASELESS), *map(re.compile, _EXACT)]
+"""What is in a group stays."""
 
 _HEXADECIMAL = re.compile(r"(?<![\w/@-])[0-9a-f]{40}(?![\w/-])")
 """A key of Weights & Biases has the form of git's commits. A path or a URL has a commit."""
@@ -88,8 +71,8 @@ _LONGEST_KEY = 16384
 def redact(text: str) -> str:
     """Return the text without secrets."""
     text = _OPTION.sub(_without_value, _without_private_keys(text))
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
+    for pattern in _PATTERNS:
+        text = pattern.sub(lambda match: "".join(match.groups()) + REMOVED, text)
     return _HEXADECIMAL.sub(_without_key, text)
 
 

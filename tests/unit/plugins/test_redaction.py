@@ -153,7 +153,7 @@ def test_in_an_archive_a_colour_hides_no_secret(text: str, secret: str) -> None:
 
 
 def test_each_pattern_has_a_secret() -> None:
-    for pattern, _replacement in redaction._PATTERNS:
+    for pattern in redaction._PATTERNS:
         assert any(pattern.search(text) for text, _secret in SECRETS), pattern.pattern
 
 
