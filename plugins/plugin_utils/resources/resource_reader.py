@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
     EMR_NODE,
     EMR_SERVICE,
-    GROUP_ROLE_TAG,
     GROUP_TAG,
-    JOB_FLOW_TAG,
     MASTER,
-    PRIMARY,
     RUN_TAG,
     TEMPLATE_TAG,
     WORKER,
@@ -42,7 +40,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     idle_seconds_of,
     is_named,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import login_user, record_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
     GOING,
@@ -60,11 +58,9 @@ _MOUNT_TARGET = re.compile(r"EFS mount target for (fs-[0-9a-f]+)")
 """How EFS describes the network interfaces of its mount targets."""
 
 
-@dataclass(frozen=True)
-class Ec2Kind:
+class Ec2Kind(NamedTuple):
     """A kind of resource that EC2 has."""
 
-    tagged_as: str
     operation: str
     key: str
     id: str
@@ -73,49 +69,33 @@ class Ec2Kind:
 
 
 EC2: Mapping[str, Ec2Kind] = {
-    "instance": Ec2Kind("instance", "describe_instances", "Reservations", "InstanceId"),
+    "instance": Ec2Kind("describe_instances", "Reservations", "InstanceId"),
     "launch_template": Ec2Kind(
-        "launch-template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"
+        "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"
     ),
-    "placement_group": Ec2Kind(
-        "placement-group", "describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"
-    ),
-    "key_pair": Ec2Kind("key-pair", "describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
-    "nat_gateway": Ec2Kind("natgateway", "describe_nat_gateways", "NatGateways", "NatGatewayId"),
-    "address": Ec2Kind("elastic-ip", "describe_addresses", "Addresses", "AllocationId"),
-    "endpoint": Ec2Kind("vpc-endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "network_interface": Ec2Kind(
-        "network-interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"
-    ),
-    "volume": Ec2Kind("volume", "describe_volumes", "Volumes", "VolumeId"),
-    "subnet": Ec2Kind("subnet", "describe_subnets", "Subnets", "SubnetId"),
-    "route_table": Ec2Kind("route-table", "describe_route_tables", "RouteTables", "RouteTableId"),
-    "internet_gateway": Ec2Kind(
-        "internet-gateway", "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
-    ),
-    "security_group": Ec2Kind("security-group", "describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
-    "vpc": Ec2Kind("vpc", "describe_vpcs", "Vpcs", "VpcId"),
-    "image": Ec2Kind("image", "describe_images", "Images", "ImageId", "Name"),
-    "snapshot": Ec2Kind("snapshot", "describe_snapshots", "Snapshots", "SnapshotId"),
+    "placement_group": Ec2Kind("describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"),
+    "key_pair": Ec2Kind("describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
+    "nat_gateway": Ec2Kind("describe_nat_gateways", "NatGateways", "NatGatewayId"),
+    "address": Ec2Kind("describe_addresses", "Addresses", "AllocationId"),
+    "endpoint": Ec2Kind("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "network_interface": Ec2Kind("describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
+    "volume": Ec2Kind("describe_volumes", "Volumes", "VolumeId"),
+    "subnet": Ec2Kind("describe_subnets", "Subnets", "SubnetId"),
+    "route_table": Ec2Kind("describe_route_tables", "RouteTables", "RouteTableId"),
+    "internet_gateway": Ec2Kind("describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
+    "security_group": Ec2Kind("describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
+    "vpc": Ec2Kind("describe_vpcs", "Vpcs", "VpcId"),
+    "image": Ec2Kind("describe_images", "Images", "ImageId", "Name"),
+    "snapshot": Ec2Kind("describe_snapshots", "Snapshots", "SnapshotId"),
 }
-_KINDS = {type_.tagged_as: kind for kind, type_ in EC2.items()}
+_KINDS = {"natgateway": "nat_gateway", "elastic-ip": "address", "vpc-endpoint": "endpoint"}
+"""By AWS's names of types, where more differs than the dashes."""
 _PHASES = {"shutting-down": GOING, "deleting": GOING, "terminated": DEAD, "deleted": DEAD}
 """By the states of AWS."""
 IDENTITIES = (MASTER, WORKER, EMR_NODE, EMR_SERVICE)
 """What a cluster's IAM roles are for, of Auto Scaling groups and of EMR."""
 _PARTS = frozenset({"security-group-rule"})
 """Types that have tags and are deleted with the resource that they are a part of."""
-
-OTHERS = (
-    "auto_scaling_group",
-    "emr_cluster",
-    "file_system",
-    "mount_target",
-    "mount_target_access",
-    "instance_profile",
-    "role",
-    "bucket",
-)
 
 
 class ResourceReader:
@@ -128,43 +108,44 @@ class ResourceReader:
         self._job_flows: dict[str, bool] = {}
         """Whether EMR clusters are this one's, also after they have ended, by their ids."""
 
+        # Mount targets are those of file systems and security groups, which are read before.
+        self._readers: Mapping[str, Callable[[], list[Resource]]] = {
+            "emr_cluster": self._emr_clusters,
+            **{kind: functools.partial(self._of_ec2, kind) for kind in EC2},
+            "auto_scaling_group": self._groups,
+            "file_system": self._file_systems,
+            "mount_target": self._mount_targets,
+            "instance_profile": self._profiles,
+            "role": self._roles,
+            "bucket": self._buckets,
+        }
+
     @property
     def names(self) -> Names:
         return Names(self._cluster, self._aws.account, self._aws.region)
 
     def read(self) -> ClusterResources:
         """Return all resources."""
-        self._by_kind = {}
-        self._read_others(["emr_cluster"])
         tagged = tagged_resources(self._aws, self._cluster)
-        for kind in (kind for kind in EC2 if kind in tagged):
-            self._by_kind[kind] = self._of_ec2(kind)
-        for kind, ids in tagged.items():
-            if kind not in EC2:
-                self._by_kind[kind] = [Resource(kind, item) for item in ids]
-        self._read_others([kind for kind in OTHERS if kind != "emr_cluster"])
-        return self._resources()
+        self._by_kind = {kind: [Resource(kind, item) for item in tagged[kind]] for kind in tagged if kind not in EC2}
+        return self.read_again(kind for kind in self._readers if kind in tagged or kind not in EC2)
 
     def read_again(self, kinds: Iterable[str]) -> ClusterResources:
         """Read these kinds again, and return all resources."""
-        selected = set(kinds)
-        for kind in (kind for kind in EC2 if kind in selected):
-            self._by_kind[kind] = self._of_ec2(kind)
-        self._read_others([kind for kind in OTHERS if kind in selected])
-        return self._resources()
-
-    def _resources(self) -> ClusterResources:
+        selected = {"mount_target" if kind == "mount_target_access" else kind for kind in kinds}
+        for kind in (kind for kind in self._readers if kind in selected):
+            self._by_kind[kind] = self._readers[kind]()
         resources = [resource for listed in self._by_kind.values() for resource in listed]
-        claimed = with_detached(resources, frozenset(self.names.groups.values()))
-        profile = self.names.identity(WORKER)
-        # The machine of image.yml. Only someone who may pass the members' role can launch one.
-        claimed = [
-            replace(resource, ours=True)
-            if resource.name == self.names.of("image") and resource.facts.get("profile") == profile
-            else resource
-            for resource in claimed
-        ]
+        detached = with_detached(resources, frozenset(self.names.groups.values()))
+        claimed = [replace(resource, ours=resource.ours or self._is_claimed(resource)) for resource in detached]
         return ClusterResources(self._cluster, self.names.account, self._aws.region, claimed)
+
+    def _is_claimed(self, resource: Resource) -> bool:
+        """Return whether a machine is EMR's for this cluster, or that of image.yml."""
+        # Only someone who may pass the members' role can launch the latter.
+        profile = resource.facts.get("profile")
+        bakes = resource.name == self.names.of("image") and profile == self.names.identity(WORKER)
+        return bakes or self._is_of_emr(resource.facts.get("job_flow", ""))
 
     def _ids(self, kind: str) -> list[str]:
         return [resource.id for resource in self._by_kind.get(kind, ()) if resource.phase != DEAD]
@@ -181,11 +162,7 @@ class ResourceReader:
         if kind == "instance":
             listed = [instance for reservation in listed for instance in reservation["Instances"]]
         groups = frozenset(self.names.groups.values())
-        resources = [resource_of(kind, item, groups) for item in listed]
-        return [
-            replace(resource, ours=True) if self._is_of_emr(str(resource.facts.get("job_flow") or "")) else resource
-            for resource in resources
-        ]
+        return [resource_of(kind, item, groups) for item in listed]
 
     def _is_of_emr(self, job_flow: str) -> bool:
         """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
@@ -195,20 +172,6 @@ class ResourceReader:
         return self._job_flows.get(job_flow, False)
 
     # The other services
-
-    def _read_others(self, kinds: Iterable[str]) -> None:
-        readers: Mapping[str, Callable[[], list[Resource]]] = {
-            "auto_scaling_group": self._groups,
-            "emr_cluster": self._emr_clusters,
-            "file_system": self._file_systems,
-            "mount_target": self._mount_targets,
-            "instance_profile": self._profiles,
-            "role": self._roles,
-            "bucket": self._buckets,
-        }
-        selected = {"mount_target" if kind == "mount_target_access" else kind for kind in kinds}
-        for kind in (kind for kind in readers if kind in selected):
-            self._by_kind[kind] = readers[kind]()
 
     def _groups(self) -> list[Resource]:
         listed = self._aws.pages(
@@ -271,28 +234,27 @@ class ResourceReader:
         return list(answer.get("SecurityGroups", ()))
 
     def _profiles(self) -> list[Resource]:
-        resources = []
-        for role in IDENTITIES:
-            name = self.names.identity(role)
-            listed = self._of_iam("get_instance_profile", "InstanceProfile", InstanceProfileName=name)
-            # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
-            if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG, self._cluster) == self._cluster:
-                roles = [str(item["RoleName"]) for item in listed.get("Roles") or ()]
-                resources.append(Resource("instance_profile", name, name, facts={"roles": roles}))
-        return resources
+        profiles = self._of_identities("get_instance_profile", "InstanceProfile")
+        # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
+        roles = {
+            name: [str(role["RoleName"]) for role in item.get("Roles") or ()]
+            for name, item in profiles.items()
+            if tags_of(item.get("Tags")).get(CLUSTER_TAG, self._cluster) == self._cluster
+        }
+        return [Resource("instance_profile", name, name, facts={"roles": roles[name]}) for name in roles]
 
     def _roles(self) -> list[Resource]:
-        resources = []
-        for role in IDENTITIES:
-            name = self.names.identity(role)
-            listed = self._of_iam("get_role", "Role", RoleName=name)
-            if listed and tags_of(listed.get("Tags")).get(CLUSTER_TAG) == self._cluster:
-                resources.append(Resource("role", name, name, facts={"id": str(listed["RoleId"])}))
-        return resources
+        return [
+            Resource("role", name, name, facts={"id": str(item["RoleId"])})
+            for name, item in self._of_identities("get_role", "Role").items()
+            if tags_of(item.get("Tags")).get(CLUSTER_TAG) == self._cluster
+        ]
 
-    def _of_iam(self, operation: str, key: str, **params: str) -> Listed:
-        entity: Listed = self._aws.find("iam", operation, ("NoSuchEntity",), **params).get(key, {})
-        return entity
+    def _of_identities(self, operation: str, key: str) -> dict[str, Listed]:
+        """Return the existing roles or profiles with the names of ours."""
+        names = [self.names.identity(role) for role in IDENTITIES]
+        answers = {name: self._aws.find("iam", operation, ("NoSuchEntity",), **{f"{key}Name": name}) for name in names}
+        return {name: answer[key] for name, answer in answers.items() if answer}
 
     def _buckets(self) -> list[Resource]:
         name = self.names.bucket
@@ -402,20 +364,14 @@ def with_detached(resources: Sequence[Resource], groups: frozenset[str]) -> list
 
 def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
     if kind == "instance":
+        tags = tags_of(listed.get("Tags"))
         return {
-            "record": record_of(listed),
-            "user": login_user(tags_of(listed.get("Tags"))),
-            "private_ip": str(listed.get("PrivateIpAddress") or ""),
-            "public_ip": str(listed.get("PublicIpAddress") or ""),
+            **record_of(listed),
             "public_name": str(listed.get("PublicDnsName") or ""),
-            "group": tags_of(listed.get("Tags")).get(GROUP_TAG, ""),
-            "template": tags_of(listed.get("Tags")).get(TEMPLATE_TAG, ""),
-            "job_flow": tags_of(listed.get("Tags")).get(JOB_FLOW_TAG, ""),
-            "run": tags_of(listed.get("Tags")).get(RUN_TAG, ""),
-            "is_primary": tags_of(listed.get("Tags")).get(GROUP_ROLE_TAG) == PRIMARY,
+            "template": tags.get(TEMPLATE_TAG, ""),
+            "run": tags.get(RUN_TAG, ""),
             "profile": str((listed.get("IamInstanceProfile") or {}).get("Arn", "")).rpartition("/")[2],
-            "type": str(listed.get("InstanceType") or ""),
-            "launched": listed.get("LaunchTime"),
+            "launched_at": listed.get("LaunchTime"),
         }
     if kind == "nat_gateway":
         return {"created": listed.get("CreateTime")}
@@ -497,7 +453,14 @@ def group_of(
     foreign: Sequence[ForeignAction] = (),
 ) -> Resource:
     """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
-    machines = listed.get("Instances") or ()
+    machines = {
+        str(item["InstanceId"]): {
+            "lifecycle": str(item["LifecycleState"]),
+            "is_healthy": item.get("HealthStatus") == "Healthy",
+            "template_version": template_version(item),
+        }
+        for item in listed.get("Instances") or ()
+    }
     name = str(listed["AutoScalingGroupName"])
     status = str(listed.get("Status") or "")
     return Resource(
@@ -510,20 +473,13 @@ def group_of(
             "most": int(listed["MaxSize"]),
             "desired": int(listed["DesiredCapacity"]),
             "in_service": [
-                str(item["InstanceId"])
-                for item in machines
-                if item["LifecycleState"] == "InService" and item.get("HealthStatus") == "Healthy"
+                machine
+                for machine, state in machines.items()
+                if state["lifecycle"] == "InService" and state["is_healthy"]
             ],
-            "machines": {
-                str(item["InstanceId"]): {
-                    "lifecycle": str(item["LifecycleState"]),
-                    "is_healthy": item.get("HealthStatus") == "Healthy",
-                    "template_version": template_version(item),
-                }
-                for item in machines
-            },
+            "machines": machines,
             "template_version": template_version(listed),
-            "coming": sum(str(item["LifecycleState"]).startswith("Pending") for item in machines),
+            "coming": sum(state["lifecycle"].startswith("Pending") for state in machines.values()),
             "ends": {kind: of_groups[name] for kind, of_groups in ends.items() if name in of_groups},
             "foreign_actions": {action.shown: str(action) for action in foreign if action.group == name},
         },

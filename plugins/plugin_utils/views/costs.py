@@ -91,9 +91,9 @@ def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
 
 def present_machines(resources: ClusterResources) -> list[MachineTime]:
     return [
-        MachineTime(resource.facts["type"], resource.facts["launched"], is_emr=bool(resource.facts["job_flow"]))
+        MachineTime(resource.facts["type"], resource.facts["launched_at"], is_emr=bool(resource.facts["job_flow"]))
         for resource in resources.of_kind("instance")
-        if resource.ours and resource.costs and resource.facts.get("launched")
+        if resource.ours and resource.costs and resource.facts.get("launched_at")
     ]
 
 

@@ -122,7 +122,7 @@ def extend(
 
 
 def _members(owned: ClusterResources, seen: Observations, now: datetime) -> list[dict[str, Any]]:
-    records = [instance.facts["record"] for instance in owned.of_kind("instance") if instance.ours]
+    records = [instance.facts for instance in owned.of_kind("instance") if instance.ours]
     (cluster,) = clusters_from(records, [owned.cluster])
     in_groups = _machines(owned)
     loads = {load["instance_id"]: load for load in (seen.answer or {}).get("loads", ())}

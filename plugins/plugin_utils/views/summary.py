@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import PRIMARY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
@@ -205,18 +206,18 @@ def _tagged_user(owned: ClusterResources) -> str:
 def _master(owned: ClusterResources, groups: Mapping[str, Resource]) -> dict[str, str]:
     in_service = list(groups["master"].facts["in_service"]) if "master" in groups else []
     for cluster in owned.of_kind("emr_cluster"):
-        primaries = {instance.id for instance in owned.of_kind("instance") if instance.facts["is_primary"]}
+        primaries = {instance.id for instance in owned.of_kind("instance") if instance.facts["group_role"] == PRIMARY}
         in_service += [instance for instance in cluster.facts["in_service"] if instance in primaries]
     for instance in owned.of_kind("instance"):
         if instance.id in in_service:
             address = owned.find_by_name("address", "master")
             bound = address is not None and address.facts.get("instance") == instance.id
-            public_ip = str(address.facts["public_ip"]) if address and bound else str(instance.facts["public_ip"])
+            public_ip = str(address.facts["public_ip"]) if address and bound else str(instance.facts["public_address"])
             return {
                 "instance_id": instance.id,
                 "public_ip": public_ip,
                 "public_name": str(instance.facts["public_name"]),
-                "private_ip": str(instance.facts["private_ip"]),
+                "private_ip": str(instance.facts["private_address"]),
             }
     return {}
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     EC2,
     ResourceReader,
@@ -363,24 +364,16 @@ def test_the_facts_of_an_instance() -> None:
         "Tags": tag_list(tags),
     }
     facts = facts_of("instance", listed)
-    assert facts.pop("record")["id"] == "i-1"
     assert facts == {
-        "user": "ubuntu",
-        "private_ip": "10.0.0.4",
-        "public_ip": "198.51.100.4",
+        **record_of(listed),
         "public_name": "ec2-198-51-100-4",
-        "group": "red-workers",
         "template": "lt-1",
-        "job_flow": "j-1",
         "run": "lenet-1",
-        "is_primary": True,
         "profile": "red-us-east-1-worker",
-        "type": "g5.xlarge",
-        "launched": NOW,
+        "launched_at": NOW,
     }
-    bare = facts_of("instance", {"InstanceId": "i-1", "PublicIpAddress": None, "IamInstanceProfile": None})
-    assert {name for name, value in bare.items() if value} == {"record"}
-    assert bare["is_primary"] is False
+    bare = facts_of("instance", {"InstanceId": "i-1", "IamInstanceProfile": None})
+    assert {name for name, value in bare.items() if value} == {"id"}
 
 
 def pairs(*groups: str) -> dict[str, Any]:

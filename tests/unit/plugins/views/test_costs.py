@@ -38,7 +38,14 @@ LISTED = Context(costs=Costs(LIST))
 
 
 def instance(name: str, kind: str = "g5.xlarge", **facts: Any) -> Resource:
-    known = {"type": kind, "launched": START, "job_flow": "", "public_ip": "", "public_name": "", "private_ip": ""}
+    known = {
+        "type": kind,
+        "launched_at": START,
+        "job_flow": "",
+        "public_address": "",
+        "public_name": "",
+        "private_address": "",
+    }
     return Resource("instance", name, "red-worker", "running", facts=known | facts)
 
 

@@ -44,7 +44,7 @@ def instance(number: int, group: str = "c-workers", state: str = "running", **fi
             **fields,
         }
     )
-    return Resource("instance", str(record["id"]), "", state, facts={"record": record})
+    return Resource("instance", str(record["id"]), "", state, facts=record)
 
 
 def group(name: str, *numbers: int, version: str = "2", **fields: Any) -> Resource:

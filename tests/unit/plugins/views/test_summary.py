@@ -32,7 +32,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary imp
 from tests.unit.plugins.hostile_kit import EVIL
 from tests.unit.prices import LIST
 
-INSTANCE = {"public_ip": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_ip": "10.0.0.4"}
+INSTANCE = {"public_address": "198.51.100.99", "public_name": "ec2-198-51-100-7.aws", "private_address": "10.0.0.4"}
 MASTER = Resource("auto_scaling_group", "c-master", "c-master", facts={"most": 1, "in_service": ["i-1"]})
 WORKERS = Resource("auto_scaling_group", "c-workers", "c-workers", facts={"most": 2, "in_service": ["i-2"]})
 ESTATE = ClusterResources(
@@ -384,7 +384,7 @@ def test_the_file_system_is_ours_before_it_is_anothers_that_we_use() -> None:
 
 def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None:
     machine = Resource(
-        "instance", "i-1", facts={**INSTANCE, "public_ip": "", "public_name": "", "private_ip": "10.0.0.9"}
+        "instance", "i-1", facts={**INSTANCE, "public_address": "", "public_name": "", "private_address": "10.0.0.9"}
     )
     owned = replace(ESTATE, resources=[machine, MASTER, WORKERS])
     summary = describe(owned, HEALTH, CONTEXT)
