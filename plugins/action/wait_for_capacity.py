@@ -15,11 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Act
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.baking_watcher import BakingWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import GroupTarget, Policy, WaitRules
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import (
-    AutoScaling,
-    CapacityWatch,
-    GroupNotFound,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling, CapacityWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.emr_watcher import EmrWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
@@ -32,7 +28,7 @@ class ActionModule(Action):
         wait = self._for_emr if options["emr"] else self._for_baking if options["baking"] else self._for_groups
         try:
             return wait(options)
-        except (UserError, GroupNotFound) as error:
+        except UserError as error:
             return {"failed": True, "outcome": "failed", "elsewhere": False, "msg": str(error)}
 
     def _for_groups(self, options: dict[str, Any]) -> dict[str, Any]:

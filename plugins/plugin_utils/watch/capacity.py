@@ -382,14 +382,6 @@ def _still_not(group: ScalingGroup, now: float) -> bool:
     return bool(failures) and failures[0] is group.failures[0] and now - failures[-1].started >= NOT_YET_SECONDS
 
 
-@dataclass(frozen=True)
-class TargetState:
-    """The instances of a group after the wait."""
-
-    keep: frozenset[str] | None = None
-    """Only these instances; None: all that are in service."""
-
-
 class GroupAction(StrEnum):
     SUSPEND = "suspend"
     WAIT = "wait"
@@ -408,13 +400,13 @@ class NextAction:
     machines: Sequence[str] = ()
 
 
-def next_step(group: ScalingGroup, goal: TargetState, patient: bool) -> NextAction:
-    """Return the next step of a group to its goal.
+def next_step(group: ScalingGroup, keep: frozenset[str] | None, patient: bool) -> NextAction:
+    """Return the next step of a group to its goal: that only these instances are left, or without them all in service.
 
     The desired number is never lowered while a launch is in flight, since Auto Scaling would then take any machine:
     launches are suspended, those in flight resolve (as long as `patient`), then it is set. Machines that the launch
     hook holds are abandoned, as they could take much longer."""
-    retained = group.serving if goal.keep is None else group.serving & goal.keep
+    retained = group.serving if keep is None else group.serving & keep
     if group.launching and patient:
         if not group.launch_suspended:
             return NextAction(GroupAction.SUSPEND)
@@ -422,10 +414,8 @@ def next_step(group: ScalingGroup, goal: TargetState, patient: bool) -> NextActi
         return NextAction(GroupAction.ABANDON, machines=held) if held else NextAction(GroupAction.WAIT)
     # Whatever is still pending when patience has ended may yet come: with the goal "all that serve" it has a place.
     pending = sum(machine.is_pending for machine in group.machines)
-    number = len(retained) + (pending if goal.keep is None else 0)
-    surplus = sorted(machine.id for machine in group.machines if machine.id not in retained and machine.is_in_service)
-    if goal.keep is None:
-        surplus = []
+    number = len(retained) + (pending if keep is None else 0)
+    surplus = sorted(group.serving - retained)
     if group.desired_capacity != number or surplus:
         if not group.launch_suspended:
             return NextAction(GroupAction.SUSPEND)
@@ -434,7 +424,7 @@ def next_step(group: ScalingGroup, goal: TargetState, patient: bool) -> NextActi
             return NextAction(GroupAction.TERMINATE, machines=surplus)
         if group.desired_capacity != number:
             return NextAction(GroupAction.SET_DESIRED, number)
-    if goal.keep is not None and any(machine.id not in retained for machine in group.machines):
+    if keep is not None and any(machine.id not in retained for machine in group.machines):
         return NextAction(GroupAction.WAIT)
     return NextAction(GroupAction.RESUME if group.launch_suspended else GroupAction.DONE)
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity
@@ -27,10 +27,6 @@ _MACHINE = re.compile(r"\bi-[0-9a-f]+")
 
 RESOLVE_SECONDS = 300.0
 """The longest time for pending launches to resolve after the wait."""
-
-
-class GroupNotFound(Exception):
-    """A group that is waited for does not exist."""
 
 
 @dataclass
@@ -59,15 +55,13 @@ class CapacityWatch:
         missing, in_service = self._missing(), self._in_service()
         if failed:
             self._report_reasons(missing)
-            self._reach({target.name: capacity.TargetState(self.states[target.name].before) for target in self.targets})
-        elif capacity.GroupVerdict.SHORT in verdicts.values():
-            self._reach(
-                {
-                    name: capacity.TargetState()
-                    for name, verdict in verdicts.items()
-                    if verdict is capacity.GroupVerdict.SHORT
-                }
-            )
+        goals = {
+            name: self.states[name].before if failed else None
+            for name, verdict in verdicts.items()
+            if failed or verdict is capacity.GroupVerdict.SHORT
+        }
+        if goals:
+            self._reach(goals)
         self._describe(None)
         if not failed:
             if self._in_service() != in_service:
@@ -165,15 +159,15 @@ class CapacityWatch:
             }
             self._groups[name] = replace(group, setups={**group.setups, **consoles})
 
-    def _reach(self, goals: Mapping[str, capacity.TargetState]) -> None:
-        """Take all groups to their goals at once. In the end none of them has its launches suspended."""
+    def _reach(self, goals: Mapping[str, frozenset[str] | None]) -> None:
+        """Take all groups to their goals (see `next_step`) at once. In the end none has its launches suspended."""
         deadline = self.api.now() + RESOLVE_SECONDS
 
         def poll() -> bool | None:
             self._describe(frozenset(goals))
             is_late = self.api.now() >= deadline
             steps = {
-                name: capacity.next_step(self._groups[name], goal, patient=not is_late) for name, goal in goals.items()
+                name: capacity.next_step(self._groups[name], keep, patient=not is_late) for name, keep in goals.items()
             }
             for name, step in steps.items():
                 self._do(name, step)
@@ -210,7 +204,7 @@ class CapacityWatch:
         self._groups = self.api.describe(names, self.since, detailed)
         missing = [name for name in names if name not in self._groups]
         if missing:
-            raise GroupNotFound(
+            raise AwsError(
                 f"There is no Auto Scaling group {' and no '.join(missing)}: run deeplearning.aws.site, which makes "
                 "what is missing."
             )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import (
     FailureKind,
     GroupAction,
@@ -17,7 +18,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity im
     NodeSetup,
     Policy,
     ScalingGroup,
-    TargetState,
     WaitRules,
     WaitState,
     elsewhere,
@@ -29,7 +29,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity im
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import (
     CapacityWatch,
-    GroupNotFound,
     attempts_of,
     group_of,
 )
@@ -115,9 +114,9 @@ def test_an_unhealthy_machine_does_not_count() -> None:
     assert judge(seen, FIVE, NEW, RULES, 1.0) is GroupVerdict.WAIT
 
 
-ALL = TargetState()
-NONE = TargetState(frozenset())
-FIRST_TWO = TargetState(frozenset({"i-0", "i-1"}))
+ALL = None
+NONE: frozenset[str] = frozenset()
+FIRST_TWO = frozenset({"i-0", "i-1"})
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,9 @@ FIRST_TWO = TargetState(frozenset({"i-0", "i-1"}))
         ),
     ],
 )
-def test_the_way_back(seen: ScalingGroup, goal: TargetState, patient: bool, step: tuple[GroupAction, int]) -> None:
+def test_the_way_back(
+    seen: ScalingGroup, goal: frozenset[str] | None, patient: bool, step: tuple[GroupAction, int]
+) -> None:
     actual = next_step(seen, goal, patient)
     assert (actual.action, actual.number) == step
 
@@ -340,7 +341,7 @@ def test_progress_is_printed_after_a_change_or_every_ten_seconds() -> None:
 
 
 def test_a_group_that_does_not_exist_is_named() -> None:
-    with pytest.raises(GroupNotFound, match="no Auto Scaling group others"):
+    with pytest.raises(AwsError, match="no Auto Scaling group others"):
         watched(FakeApi(room=3), GroupTarget("others", 1))
 
 
@@ -430,7 +431,7 @@ def test_only_machines_that_failed_with_another_bundle_are_outdated() -> None:
 
 
 def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() -> None:
-    before = TargetState(frozenset({"i-0", "i-1"}))
+    before = frozenset({"i-0", "i-1"})
     seen = booting(2, failed(), configuring())
     assert next_step(seen, before, True).action is GroupAction.SUSPEND
     step = next_step(replace(seen, suspended=HELD), before, True)
