@@ -5,23 +5,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import re
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from io import BytesIO
+from typing import Any, TypeVar
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CORE
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
-    ENDING,
-    groups_of,
-    terminate,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import ENDING, groups_of, terminate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import clock
+
+T = TypeVar("T")
 
 MOST_LOGS = 2
 LOG_LINES, LOG_CHARACTERS = 40, 4096
@@ -71,7 +72,7 @@ class EmrWatch:
         ready = self._until(poll, self.timeout_seconds)
         return self._result(self.now() - started) if ready else self._failure(started, in_time=ready is False)
 
-    def _until(self, poll: Callable[[], bool | None], seconds: float) -> bool | None:
+    def _until(self, poll: Callable[[], T | None], seconds: float) -> T | None:
         return until(poll, seconds, now=self.now, pause=lambda _seconds: self.sleep(self.poll_seconds))
 
     def _describe(self, since: float) -> None:
@@ -179,44 +180,30 @@ class EmrWatch:
         return lines
 
     def _read_log(self, bucket: str, key: str, deadline: float) -> list[str]:
-        lines: list[str] = []
         progress = ProgressPrinter(self.display, self.now)
 
-        def poll() -> bool | None:
+        def poll() -> list[str] | None:
             try:
                 content = self.aws.content(bucket, key, self.aws.account, MOST_COMPRESSED)
             except AwsError as error:
-                if error.code in ("NoSuchKey", "404"):
-                    if self.now() < deadline and not progress.has_reported:
-                        progress.report(f"Waiting for s3://{bucket}/{key}, which EMR stores some minutes late.")
-                    return None
-                lines.append(f"  {error}")
-                return True
-            lines.extend(f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:])
-            return True
+                if error.code not in ("NoSuchKey", "404"):
+                    return [f"  {error}"]
+                if self.now() < deadline and not progress.has_reported:
+                    progress.report(f"Waiting for s3://{bucket}/{key}, which EMR stores some minutes late.")
+                return None
+            return [f"  {one_line(line)}" for line in tail_of(content).splitlines()[-LOG_LINES:]]
 
-        self._until(poll, max(0.0, deadline - self.now()))
-        return lines
+        return self._until(poll, max(0.0, deadline - self.now())) or []
 
 
 def tail_of(compressed: bytes) -> str:
     """Return the printable end of a file that a node has compressed with gzip, in one or more members, or what can be
     read of it."""
-    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     tail, total = b"", 0
-    while compressed and total < MOST_DECOMPRESSED:
-        try:
-            piece = decompressor.decompress(compressed, 1 << 16)
-        except zlib.error:
-            break
-        total += len(piece)
-        tail = (tail + piece)[-LOG_CHARACTERS:]
-        compressed = decompressor.unconsumed_tail
-        if decompressor.eof:
-            compressed = decompressor.unused_data
-            decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        elif not piece:
-            break
+    with contextlib.suppress(gzip.BadGzipFile, EOFError, zlib.error), gzip.open(BytesIO(compressed)) as file:
+        while total < MOST_DECOMPRESSED and (piece := file.read1(1 << 16)):
+            total += len(piece)
+            tail = (tail + piece)[-LOG_CHARACTERS:]
     return printable(tail.decode("utf-8", "replace"))
 
 
