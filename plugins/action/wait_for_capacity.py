@@ -13,7 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.baking_watcher import BakingWatch
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.baking_watcher import wait_for_baking
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import GroupTarget, Policy, WaitRules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling, CapacityWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
@@ -72,5 +72,5 @@ class ActionModule(Action):
             return {"changed": False, "outcome": "unknown", "msg": "Would wait until the machine has stopped."}
         baking, aws = options["baking"], Aws.from_options(options)
         reports = SetupReports(aws, baking["bucket"], baking["account"], {baking["id"]: baking["role_id"]})
-        BakingWatch(aws, baking["id"], reports, options["timeout_seconds"], self._display.display).run()
+        wait_for_baking(aws, baking["id"], reports, options["timeout_seconds"], self._display.display)
         return {"changed": False, "outcome": "ready", "msg": f"{baking['id']} is the source of an image."}

@@ -20,35 +20,27 @@ if TYPE_CHECKING:
 ENDED = ("stopped", "shutting-down", "terminated")
 
 
-class BakingWatch:
-    """The machine is in no group, so its reports are read under its own id."""
+def wait_for_baking(
+    aws: Aws, machine: str, reports: SetupReports, timeout_seconds: float, display: Callable[[str], None]
+) -> None:
+    """Raise UserError if the machine fails or is late. It is in no group: its reports are read under its own id."""
+    progress = ProgressPrinter(display)
 
-    def __init__(
-        self, aws: Aws, machine: str, reports: SetupReports, timeout_seconds: float, display: Callable[[str], None]
-    ) -> None:
-        self._aws, self._machine, self._reports = aws, machine, reports
-        self._timeout_seconds = timeout_seconds
-        self._progress = ProgressPrinter(display)
-
-    def run(self) -> None:
-        ended = until(self._poll, self._timeout_seconds)
-        if ended is None:
-            raise UserError(
-                f"{self._machine} has not prepared itself within {self._timeout_seconds / 60:g} minutes: "
-                f"{' / '.join(self._reports.console(self._machine)) or 'its console shows nothing'}"
-            )
-        state, setup = ended
-        if (state, setup.state) != ("stopped", READY):
-            log = [*setup.log] or self._reports.console(self._machine)
-            raise UserError(f"{self._machine} could not prepare itself ({setup.step or state}): {' / '.join(log)}")
-
-    def _poll(self) -> tuple[str, NodeSetup] | None:
+    def poll() -> tuple[str, NodeSetup] | None:
         # The state first: a machine reports before it stops.
-        state = self._state()
-        setup = self._reports.read({self._machine: [self._machine]}).get(self._machine, NodeSetup())
-        self._progress.report(f"{self._machine} is {state}: {setup.state or 'no report yet'} {setup.step}".rstrip())
+        (reservation,) = aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=[machine])
+        state = str(reservation["Instances"][0]["State"]["Name"])
+        setup = reports.read({machine: [machine]}).get(machine, NodeSetup())
+        progress.report(f"{machine} is {state}: {setup.state or 'no report yet'} {setup.step}".rstrip())
         return (state, setup) if state in ENDED or setup.state == FAILED else None
 
-    def _state(self) -> str:
-        described = self._aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=[self._machine])
-        return str(described[0]["Instances"][0]["State"]["Name"])
+    ended = until(poll, timeout_seconds)
+    if ended is None:
+        raise UserError(
+            f"{machine} has not prepared itself within {timeout_seconds / 60:g} minutes: "
+            f"{' / '.join(reports.console(machine)) or 'its console shows nothing'}"
+        )
+    state, setup = ended
+    if (state, setup.state) != ("stopped", READY):
+        log = [*setup.log] or reports.console(machine)
+        raise UserError(f"{machine} could not prepare itself ({setup.step or state}): {' / '.join(log)}")
