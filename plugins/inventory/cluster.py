@@ -167,10 +167,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import hosts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import ssh_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import clusters_from, record_of
-
-PAGE = 1000
-"""The most that DescribeInstances returns at once."""
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import clusters_from, read_records
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]
@@ -232,8 +229,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def _query(self, target: dict[str, Any]) -> list[dict[str, Any]]:
         aws = Aws(target["region"], target["profile"], target["role_arn"], self.get_option("endpoint"))
         filters = hosts.query_filters(target["clusters"], self.get_option("states"), self.get_option("filters"))
-        reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=PAGE)
-        return [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
+        return read_records(aws, filters)
 
     def _populate(self, records: list[dict[str, Any]], clusters: list[str]) -> None:
         connection = self.get_option("connection")

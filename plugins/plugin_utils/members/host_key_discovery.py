@@ -33,7 +33,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.members
     ClusterNode,
     clusters_from,
     instance_filters,
-    record_of,
+    read_records,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     clusters_in,
@@ -92,10 +92,7 @@ class HostKeyDiscovery:
         return [node for node in cluster.nodes if node.id not in self._reports]
 
     def _find_nodes(self) -> list[ClusterNode]:
-        reservations = self._aws.pages(
-            "ec2", "describe_instances", "Reservations", Filters=instance_filters([self._cluster]), MaxResults=1000
-        )
-        records = [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
+        records = read_records(self._aws, instance_filters([self._cluster]))
         (cluster,) = clusters_from(records, [self._cluster])
         if not cluster.nodes:
             raise AwsError(no_machines(self._aws, self._cluster))

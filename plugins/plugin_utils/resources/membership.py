@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Find out which instances are nodes of a cluster, and their ranks: pure functions."""
+"""Find out which instances are nodes of a cluster, and their ranks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import inventory_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
@@ -87,6 +88,12 @@ def instance_filters(clusters: Sequence[str], states: Sequence[str] = LIVING) ->
         tag_filter(CLUSTER_TAG, *clusters),
         {"Name": "instance-state-name", "Values": list(states)},
     ]
+
+
+def read_records(aws: Aws, filters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of the instances that the filters of DescribeInstances select, with a call for each 1,000."""
+    reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000)
+    return [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
 
 
 def login_user(tags: Mapping[str, str]) -> str:

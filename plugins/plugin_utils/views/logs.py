@@ -36,7 +36,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.members
     ClusterNode,
     clusters_from,
     instance_filters,
-    record_of,
+    read_records,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
@@ -136,10 +136,7 @@ class LogCollector:
     def _machines(self) -> tuple[list[ClusterNode], list[str]]:
         """Return the nodes that live, and the ids of machines that have ended and that AWS still lists."""
         cluster = self.resources.cluster
-        reservations = self.aws.pages(
-            "ec2", "describe_instances", "Reservations", Filters=instance_filters([cluster], (*LIVING, *ENDED))
-        )
-        records = [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
+        records = read_records(self.aws, instance_filters([cluster], (*LIVING, *ENDED)))
         (living,) = clusters_from([record for record in records if record["state"] in LIVING], [cluster])
         return living.nodes, [str(record["id"]) for record in records if record["state"] in ENDED]
 
