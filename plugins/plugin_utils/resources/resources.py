@@ -104,6 +104,11 @@ class ClusterResources:
         """Return the resources of a kind that are not dead."""
         return [resource for resource in self.resources if resource.kind == kind and resource.phase != DEAD]
 
+    @property
+    def groups(self) -> list[Resource]:
+        """Its own Auto Scaling groups."""
+        return [group for group in self.of_kind("auto_scaling_group") if group.ours]
+
     def find_by_name(self, kind: str, what: str) -> Resource | None:
         """Return the resource named `<cluster>-<what>`, if any."""
         return next((resource for resource in self.of_kind(kind) if resource.name == f"{self.cluster}-{what}"), None)
@@ -170,7 +175,7 @@ class Shortage:
 
 def health_of(resources: ClusterResources, shortages: Mapping[str, Shortage] | None = None) -> Health:
     """Return the health. `shortages`: by the names of groups."""
-    groups = [resource for resource in resources.of_kind("auto_scaling_group") if resource.ours]
+    groups = resources.groups
     clusters = resources.of_kind("emr_cluster")
     if clusters:
         return _health_of_emr(clusters[0])

@@ -63,7 +63,7 @@ def read_costs(aws: Aws, resources: ClusterResources, history: GroupHistory) -> 
     machines, has_history = present_machines(resources), True
     present = {instance.id for instance in resources.of_kind("instance")}
     try:
-        for group in resources.of_kind("auto_scaling_group"):
+        for group in resources.groups:
             machines += _former_machines(history, group.name, present)
     except AwsError:
         has_history = False

@@ -151,7 +151,7 @@ class LogCollector:
         return chosen, [node.id for node in chosen] or [self.node]
 
     def _add_activities(self, archive: Archive) -> None:
-        for group in self.resources.of_kind("auto_scaling_group"):
+        for group in self.resources.groups:
             try:
                 listed = self.aws.call(
                     "autoscaling",

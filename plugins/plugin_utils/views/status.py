@@ -57,15 +57,6 @@ class TemplateVersion:
 
 
 @dataclass(frozen=True)
-class Replacement:
-    """A machine that Auto Scaling has replaced."""
-
-    machine: str
-    at: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Observations:
     """What is known about the machines of a cluster in addition to its resources."""
 
@@ -75,7 +66,8 @@ class Observations:
     """When the images of new machines were made. One that is not available any more is missing."""
     reports: Mapping[str, NodeSetup] = field(default_factory=dict)
     """By instance id."""
-    replacements: Sequence[Replacement] = ()
+    replacements: Sequence[Mapping[str, str]] = ()
+    """Machines that Auto Scaling has replaced: which, when and why, as in `problems.MEMBER_REPLACED`."""
     efs_bytes: int | None = None
     answer: Mapping[str, Any] | None = None
     """The master's, if it answers."""
@@ -109,7 +101,7 @@ def extend(
             *(_stall_problem(run, members, is_emr, prices) for run in stalled),
             *_end_problem(summary, owned, now),
             *problems.of_members(members, is_emr),
-            *(_replaced(item) for item in seen.replacements),
+            *(problems.MEMBER_REPLACED.sentence(**item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
             *_bundle_problems(members, seen),
             *(_emr_bundle_problems(members) if is_emr else ()),
@@ -132,7 +124,7 @@ def _members(owned: ClusterResources, seen: Observations, now: datetime) -> list
 def _machines(owned: ClusterResources) -> dict[str, dict[str, Any]]:
     """Return what Auto Scaling, or EMR, knows about each machine."""
     machines: dict[str, dict[str, Any]] = {}
-    for group in owned.of_kind("auto_scaling_group"):
+    for group in owned.groups:
         machines.update(group.facts["machines"])
     for cluster in owned.of_kind("emr_cluster"):
         in_service = {"lifecycle": "InService", "is_healthy": True, "template_version": ""}
@@ -217,13 +209,9 @@ def _stall_problem(
     return problems.of_stalled_run(run["run_id"], run["reason"] or "", cost)
 
 
-def _replaced(item: Replacement) -> str:
-    return problems.MEMBER_REPLACED.sentence(subject=item.machine, at=item.at, reason=item.reason)
-
-
 def _template_problems(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
     sentences = []
-    for group in owned.of_kind("auto_scaling_group"):
+    for group in owned.groups:
         versions = seen.templates.get(group.name)
         if not versions:
             continue
@@ -302,13 +290,16 @@ def _end_problem(summary: Mapping[str, Any], owned: ClusterResources, now: datet
 
 def lines(status: Mapping[str, Any]) -> list[str]:
     """Return problems, members and runs as text."""
-    if not status["members"] and not status["problems"]:
+    members = status["members"]
+    if not members and not status["problems"]:
         return []
+    shown = [member for member in members if len(members) <= SHOWN_MEMBERS or member["health"] not in READY]
+    hidden = len(members) - len(shown)
     return [
         *(f"  Problem: {repeat_in(one_line(problem), status['again']).rstrip('.')}." for problem in status["problems"]),
         "",
-        *text_table(_member_rows(status["members"]), "  "),
-        *_count_of_hidden(status["members"]),
+        *text_table(_member_rows(shown), "  "),
+        *([f"  and {hidden} that are ready"] if hidden else []),
         "",
         *(
             text_table(_run_rows(status["runs"]), "  ")
@@ -316,16 +307,6 @@ def lines(status: Mapping[str, Any]) -> list[str]:
         ),
         "",
     ]
-
-
-def _shown(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    few = len(members) <= SHOWN_MEMBERS
-    return [member for member in members if few or member["health"] not in READY]
-
-
-def _count_of_hidden(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    hidden = len(members) - len(_shown(members))
-    return [f"  and {hidden} that are ready"] if hidden else []
 
 
 def _member_rows(members: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -338,7 +319,7 @@ def _member_rows(members: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             member["health"] + (f": {member['step']}" if member["step"] else ""),
             *_load_cells(member["load"]),
         ]
-        for member in _shown(members)
+        for member in members
     ]
     header = ["member", "instance", "address", "type", "health", "load", "memory", "disk", "GPUs"]
     return [header, *rows] if rows else []

@@ -16,14 +16,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import SshAccess
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, Resource
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import TERMINATED
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status import (
-    Observations,
-    Replacement,
-    TemplateVersion,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status import Observations, TemplateVersion
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.missing_machines import reports_of
@@ -45,8 +41,8 @@ def observe(
     aws: Aws, owned: ClusterResources, history: GroupHistory, summary: Mapping[str, Any], access: SshAccess
 ) -> Observations:
     """Return what is known about the machines of a cluster. `summary`: its description."""
-    groups = [group for group in owned.of_kind("auto_scaling_group") if group.ours]
-    with_template = {template.name for template in owned.of_kind("launch_template")} & {group.name for group in groups}
+    with_template = {template.name for template in owned.of_kind("launch_template")}
+    with_template &= {group.name for group in owned.groups}
     templates = {name: versions_of(history.template_versions(name)) for name in with_template}
     images = {versions[max(versions)].image for versions in templates.values()} - {""}
     since = datetime.now(UTC) - timedelta(hours=REPLACED_HOURS)
@@ -54,8 +50,10 @@ def observe(
     return Observations(
         templates=templates,
         image_dates=_image_dates(aws, images),
-        reports=_reports(aws, owned, groups),
-        replacements=[item for group in groups for item in replacements_of(history.activities(group.name), since)],
+        reports=_reports(aws, owned),
+        replacements=[
+            item for group in owned.groups for item in replacements_of(history.activities(group.name), since)
+        ],
         efs_bytes=_file_system_bytes(aws, summary["efs"]["file_system_id"]),
         answer=answer,
         silence=silence,
@@ -88,21 +86,22 @@ def _image_dates(aws: Aws, ids: set[str]) -> dict[str, str]:
     return {str(image["ImageId"]): str(image.get("CreationDate") or "") for image in listed}
 
 
-def _reports(aws: Aws, owned: ClusterResources, groups: Sequence[Resource]) -> dict[str, NodeSetup]:
-    machines = {group.name: list(group.facts["machines"]) for group in groups}
+def _reports(aws: Aws, owned: ClusterResources) -> dict[str, NodeSetup]:
+    machines = {group.name: list(group.facts["machines"]) for group in owned.groups}
     machines |= {cluster.id: list(cluster.facts["in_service"]) for cluster in owned.of_kind("emr_cluster")}
     reports = reports_of(aws, owned) if machines else None
     return reports.read(machines) if reports else {}
 
 
-def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) -> list[Replacement]:
+def replacements_of(activities: Sequence[Mapping[str, Any]], since: datetime) -> list[dict[str, str]]:
     """Return the machines that Auto Scaling has replaced lately, as they failed."""
     replaced = []
     for activity in activities:
         machine = TERMINATED.match(str(activity.get("Description") or ""))
         why = _FAILED.search(str(activity.get("Cause") or ""))
         if machine and why and activity["StartTime"] >= since:
-            replaced.append(Replacement(machine[1], f"{activity['StartTime']:%Y-%m-%d %H:%M}", why[1]))
+            at = f"{activity['StartTime']:%Y-%m-%d %H:%M}"
+            replaced.append({"subject": machine[1], "at": at, "reason": why[1]})
     return replaced
 
 

@@ -9,7 +9,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +68,9 @@ def destroy_command(cluster: str, again: str = "") -> str:
 
 def describe(owned: ClusterResources, health: Health, context: Context) -> dict[str, Any]:
     """Return the summary of a cluster, fit for JSON."""
-    groups = {
-        resource.name.removeprefix(f"{owned.cluster}-"): resource for resource in owned.of_kind("auto_scaling_group")
-    }
+    groups = {group.name.removeprefix(f"{owned.cluster}-"): group for group in owned.groups}
     ssh_group, file_system = owned.find_by_name("security_group", "ssh"), _file_system(owned)
-    targets = [
-        resource
-        for resource in owned.of_kind("mount_target")
-        if file_system and resource.facts["file_system"] == file_system
-    ]
-    context = replace(context, user=context.user or _tagged_user(owned))
+    targets = [target for target in owned.of_kind("mount_target") if target.facts["file_system"] == file_system]
     master = _master(owned, groups)
     state = "failed" if context.failure else health.state
     costs = context.costs or Costs(PriceList(owned.region), has_history=False)
@@ -92,17 +85,13 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "machines": {"desired": health.most, "in_service": health.in_service},
         "active_runs": active_runs(owned, master),
         "groups": {
-            role: {
-                "name": group.name,
-                "desired": group.facts["most"],
-                "in_service": len(group.facts["in_service"]),
-            }
+            role: {"name": group.name, "desired": group.facts["most"], "in_service": len(group.facts["in_service"])}
             for role, group in sorted(groups.items())
         },
         "ssh_security_group_id": ssh_group.id if ssh_group else "",
         "efs": {"file_system_id": file_system, "mount_target_ids": sorted(target.id for target in targets)},
         "master": master,
-        "user": context.user,
+        "user": context.user or _tagged_user(owned),
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
@@ -135,12 +124,8 @@ def _file_system(owned: ClusterResources) -> str:
     return systems[0] if systems else ""
 
 
-def _groups(owned: ClusterResources) -> list[Resource]:
-    return [group for group in owned.of_kind("auto_scaling_group") if group.ours]
-
-
 def _ends(owned: ClusterResources, kind: str) -> list[float]:
-    ends = [group.facts.get("ends", {}) for group in _groups(owned)]
+    ends = [group.facts.get("ends", {}) for group in owned.groups]
     return [of_group[kind] for of_group in ends if kind in of_group]
 
 
@@ -166,7 +151,7 @@ END_PROBLEMS = {reason: _PROBLEMS[kind] for kind, reason in _REASONS.items()}
 
 def setup_groups(owned: ClusterResources) -> str:
     """Return the names of the groups that no playbook has met in service yet."""
-    return join_names([group.name for group in _groups(owned) if SETUP in group.facts.get("ends", {})])
+    return join_names([group.name for group in owned.groups if SETUP in group.facts.get("ends", {})])
 
 
 NEVER = "never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8"
@@ -186,7 +171,7 @@ def end_phrase(owned: ClusterResources) -> str:
 
 def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
     """Return the scheduled actions that are not ours, each with the command that deletes it."""
-    actions = [group.facts.get("foreign_actions", {}) for group in _groups(owned)]
+    actions = [group.facts.get("foreign_actions", {}) for group in owned.groups]
     return [
         (
             "scheduled by others",
@@ -281,7 +266,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
         *(
             (label, repeat_in(text, summary["again"]))
             for label, text in [
-                ("machines end", end_phrase(owned) or (NEVER if _groups(owned) else "")),
+                ("machines end", end_phrase(owned) or (NEVER if owned.groups else "")),
                 *foreign_action_rows(owned),
             ]
         ),

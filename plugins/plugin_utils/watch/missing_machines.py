@@ -20,9 +20,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_repor
 
 def shortages_of(aws: Aws, resources: ClusterResources, history: GroupHistory) -> dict[str, Shortage]:
     """Return the shortages of a cluster's groups, by name."""
-    groups = [group for group in resources.of_kind("auto_scaling_group") if group.ours]
-    desired = {group.name: int(group.facts["most"]) for group in groups}
-    short = [group.name for group in groups if len(group.facts["in_service"]) < desired[group.name]]
+    desired = {group.name: int(group.facts["most"]) for group in resources.groups}
+    short = [group.name for group in resources.groups if len(group.facts["in_service"]) < desired[group.name]]
     if not short:
         return {}
     api = AutoScaling(aws)

@@ -365,7 +365,7 @@ def test_only_machines_that_failed_were_replaced(cause: str, reason: str) -> Non
     }
     launch = {**activity, "Description": "Launching a new EC2 instance: i-0123456789abcdef0"}
     replaced = status_reader.replacements_of([activity, launch], NOW - timedelta(hours=1))
-    assert [(each.machine, each.at, each.reason) for each in replaced] == (
+    assert [(each["subject"], each["at"], each["reason"]) for each in replaced] == (
         [("i-0123456789abcdef0", "2026-11-23 04:00", reason)] if reason else []
     )
     assert status_reader.replacements_of([activity], NOW + timedelta(hours=1)) == []
@@ -563,7 +563,7 @@ def test_the_whole_text() -> None:
     seen = replace(
         SEEN,
         answer=answer,
-        replacements=[status.Replacement("i-9", "2026-11-23 03:00", "an EC2 health check")],
+        replacements=[{"subject": "i-9", "at": "2026-11-23 03:00", "reason": "an EC2 health check"}],
     )
     joining = instance(4, Tags=[tag for tag in TAGS if tag["Key"] != "deeplearning:rank"])
     waiting = {**LISTED, "run_id": "b", "progress": None, "cost": None}
