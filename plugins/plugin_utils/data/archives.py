@@ -28,12 +28,9 @@ def check(part: DatasetFile, file: Path, progress: Progress) -> None:
     with damage(part, file):
         if part.kind == "zip":
             _zip(part, file, progress)
-        elif part.kind == "tar":
-            with file.open("rb") as opened, tarfile.open(fileobj=opened, mode="r:", tarinfo=StrictTarInfo) as archive:
-                _tar(part, archive, opened, progress)
-        elif part.kind == "tar.gz":
+        elif part.kind in ("tar", "tar.gz"):
             with file.open("rb") as opened:
-                _tar_gz(part, opened, progress)
+                _tar(part, opened, progress)
 
 
 @contextlib.contextmanager
@@ -58,24 +55,17 @@ def _zip(part: DatasetFile, file: Path, progress: Progress) -> None:
             progress(member.header_offset)
 
 
-def _tar(part: DatasetFile, archive: tarfile.TarFile, opened: IO[bytes], progress: Progress) -> None:
-    for member in archive:
-        _check_name(part, member.name)
-        _check_type(part, member)
-        archive.members = []  # type: ignore[attr-defined]  # of those already seen: there may be millions
-        progress(opened.tell())
-
-
-def _tar_gz(part: DatasetFile, opened: IO[bytes], progress: Progress) -> None:
-    plain = cast("IO[bytes]", gzip.GzipFile(fileobj=opened))
-    with tarfile.open(fileobj=plain, mode="r|", tarinfo=StrictTarInfo) as archive:
+def _tar(part: DatasetFile, opened: IO[bytes], progress: Progress) -> None:
+    is_packed = part.kind == "tar.gz"
+    plain = cast("IO[bytes]", gzip.GzipFile(fileobj=opened)) if is_packed else opened
+    with tarfile.open(fileobj=plain, mode="r|" if is_packed else "r:", tarinfo=StrictTarInfo) as archive:
         for member in archive:
             _check_name(part, member.name)
             _check_type(part, member)
-            archive.members = []  # type: ignore[attr-defined]
+            archive.members = []  # type: ignore[attr-defined]  # of those already seen: there may be millions
             progress(opened.tell())
     # The checksum of all is at the end.
-    while plain.read(1 << 20):
+    while is_packed and plain.read(1 << 20):
         progress(opened.tell())
 
 

@@ -81,7 +81,8 @@ def stage(
     verified = _verified(bucket, name, dataset, recorded)
     recorded.update(verified)
     # Others may write to the bucket too. Only sizes and digests are taken from there.
-    complete = _names(dataset) == recorded.keys() and manifest == _manifest(name, dataset, recorded)
+    names = {part.name for part in dataset.parts}
+    complete = names == recorded.keys() and manifest == build(name, dataset.parts, recorded, dataset.links)
     _refuse_others(bucket, name, {part.name: fetches.expected(part) for part in dataset.parts}, recorded)
     # What the bucket's list says of a file proves nothing, so a file without a known checksum is fetched to compare.
     unverified = [part for part in dataset.parts if part.name not in verified]
@@ -101,7 +102,7 @@ def stage(
     }
     _refuse_others(bucket, name, to_compare, recorded)
     contents = {**recorded, **{file.part.name: (file.size, file.sha256) for file in files}}
-    new = _manifest(name, dataset, contents)
+    new = build(name, dataset.parts, contents, dataset.links)
     sent = _send_missing(bucket, files, display, replace)
     if new != manifest:
         bucket.put_manifest(new)
@@ -166,10 +167,6 @@ def _refuse(bucket: Bucket, name: str, problem: str) -> NoReturn:
     )
 
 
-def _names(dataset: Dataset) -> set[str]:
-    return {part.name for part in dataset.parts}
-
-
 def _local_file(
     name: str, part: DatasetFile, source: Path | None, folder: Path, fetches: FirstFetches, display: Display
 ) -> LocalFile:
@@ -223,10 +220,6 @@ def _recorded(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
         return {}
 
 
-def _manifest(name: str, dataset: Dataset, recorded: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
-    return build(name, dataset.parts, recorded, dataset.links)
-
-
 def check_digest(part: DatasetFile, file: Path, fetches: FirstFetches, display: Display) -> str:
     """Return the file's SHA-256. Raise UserError if it is neither the published one nor that of the first fetch."""
     sha256 = hashlib.sha256()
@@ -263,9 +256,6 @@ def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, disp
                 "make room, or name another folder. Example: -e stage_folder=/mnt/stage"
             )
 
-    def show(done: int, total: int) -> None:
-        display.transfer(f"fetching {part.name}", done, total)
-
     def check(unfinished: Path) -> str:
         unfinished.replace(file)
         try:
@@ -277,6 +267,7 @@ def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, disp
     try:
         urls = (*part.mirrors, part.url)
         unfinished = file.with_name(f"{part.name}.part")
+        show = partial(display.transfer, f"fetching {part.name}")
         return Download(unfinished, show, _open, check_space).fetch_first(urls, check, display.message)
     except DownloadError as error:
         generated = "; or train on generated data (ansible-playbook deeplearning.aws.train -e dataset=generated)"
