@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,9 +139,7 @@ def is_of_emr(resources: ClusterResources) -> bool:
 
 def count_by_kind(resources: Iterable[Resource]) -> list[str]:
     """Return texts such as `3 instances` and `1 NAT gateway`."""
-    numbers: dict[str, int] = {}
-    for resource in resources:
-        numbers[resource.kind] = numbers.get(resource.kind, 0) + 1
+    numbers = Counter(resource.kind for resource in resources)
     order = [*WORDS, *sorted(set(numbers) - set(WORDS))]
     counts = []
     for kind in order:

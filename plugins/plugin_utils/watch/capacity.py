@@ -10,9 +10,11 @@ only what AWS shows, so an interrupted run resumes from there.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import FAILED
 
@@ -293,12 +295,9 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
         reasons += [reasons[0]] * (count - len(reasons))
     else:
         reasons = [(FailureKind.LATE, late)] * count
-    counts: dict[tuple[FailureKind, str], int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
     return [
         MissingMachines(group.name, number, why, message, _details(group, why), group.placement_group)
-        for (why, message), number in counts.items()
+        for (why, message), number in Counter(reasons).items()
     ]
 
 
@@ -383,6 +382,8 @@ def _still_not(group: ScalingGroup, now: float) -> bool:
 
 
 class GroupAction(StrEnum):
+    """What to do with a group. All but WAIT and DONE are methods of `capacity_watcher.AutoScaling`."""
+
     SUSPEND = "suspend"
     WAIT = "wait"
     ABANDON = "abandon"
@@ -396,8 +397,8 @@ class GroupAction(StrEnum):
 @dataclass(frozen=True)
 class NextAction:
     action: GroupAction
-    number: int = 0
-    machines: Sequence[str] = ()
+    arguments: tuple[Any, ...] = ()
+    """A number of machines, or their ids."""
 
 
 def next_step(group: ScalingGroup, keep: frozenset[str] | None, patient: bool) -> NextAction:
@@ -411,7 +412,7 @@ def next_step(group: ScalingGroup, keep: frozenset[str] | None, patient: bool) -
         if not group.launch_suspended:
             return NextAction(GroupAction.SUSPEND)
         held = sorted(machine.id for machine in group.machines if machine.is_held)
-        return NextAction(GroupAction.ABANDON, machines=held) if held else NextAction(GroupAction.WAIT)
+        return NextAction(GroupAction.ABANDON, (held,)) if held else NextAction(GroupAction.WAIT)
     # Whatever is still pending when patience has ended may yet come: with the goal "all that serve" it has a place.
     pending = sum(machine.is_pending for machine in group.machines)
     number = len(retained) + (pending if keep is None else 0)
@@ -421,9 +422,9 @@ def next_step(group: ScalingGroup, keep: frozenset[str] | None, patient: bool) -
             return NextAction(GroupAction.SUSPEND)
         if surplus and retained:
             # By name: left to itself, Auto Scaling might end one of those that are to stay.
-            return NextAction(GroupAction.TERMINATE, machines=surplus)
+            return NextAction(GroupAction.TERMINATE, (surplus,))
         if group.desired_capacity != number:
-            return NextAction(GroupAction.SET_DESIRED, number)
+            return NextAction(GroupAction.SET_DESIRED, (number,))
     if keep is not None and any(machine.id not in retained for machine in group.machines):
         return NextAction(GroupAction.WAIT)
     return NextAction(GroupAction.RESUME if group.launch_suspended else GroupAction.DONE)

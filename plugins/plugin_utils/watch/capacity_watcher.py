@@ -122,9 +122,8 @@ class CapacityWatch:
         acted = False
         for target in self.targets:
             outdated = self._groups[target.name].outdated(self.rules.bundle)
-            for machine in outdated:
-                self.api.abandon(target.name, machine.id)
             if outdated:
+                self.api.abandon(target.name, [machine.id for machine in outdated])
                 acted = self.changed = True
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)
@@ -183,21 +182,9 @@ class CapacityWatch:
         self._until(poll, math.inf)
 
     def _do(self, name: str, step: capacity.NextAction) -> None:
-        if step.action in (capacity.GroupAction.WAIT, capacity.GroupAction.DONE):
-            return
-        self.changed = True
-        if step.action is capacity.GroupAction.SUSPEND:
-            self.api.suspend(name)
-        elif step.action is capacity.GroupAction.SET_DESIRED:
-            self.api.set_desired(name, step.number)
-        elif step.action is capacity.GroupAction.RESUME:
-            self.api.resume(name)
-        elif step.action is capacity.GroupAction.ABANDON:
-            for machine in step.machines:
-                self.api.abandon(name, machine)
-        else:
-            for machine in step.machines:
-                self.api.terminate(machine)
+        if step.action not in (capacity.GroupAction.WAIT, capacity.GroupAction.DONE):
+            self.changed = True
+            getattr(self.api, step.action)(name, *step.arguments)
 
     def _describe(self, detailed: frozenset[str] | None) -> None:
         names = [target.name for target in self.targets]
@@ -321,13 +308,8 @@ class AutoScaling:
                 return attempts_of(listed, since)
 
     def set_desired(self, name: str, number: int) -> None:
-        self._aws.call(
-            "autoscaling",
-            "set_desired_capacity",
-            AutoScalingGroupName=name,
-            DesiredCapacity=number,
-            HonorCooldown=False,
-        )
+        request = {"AutoScalingGroupName": name, "DesiredCapacity": number, "HonorCooldown": False}
+        self._aws.call("autoscaling", "set_desired_capacity", **request)
 
     def suspend(self, name: str) -> None:
         self._aws.call("autoscaling", "suspend_processes", AutoScalingGroupName=name, ScalingProcesses=["Launch"])
@@ -335,25 +317,18 @@ class AutoScaling:
     def resume(self, name: str) -> None:
         self._aws.call("autoscaling", "resume_processes", AutoScalingGroupName=name, ScalingProcesses=["Launch"])
 
-    def abandon(self, name: str, machine: str) -> None:
-        """Terminate a machine that the launch hook holds. It may have ended the lifecycle action itself."""
-        self._aws.find(
-            "autoscaling",
-            "complete_lifecycle_action",
-            ("ValidationError",),
-            AutoScalingGroupName=name,
-            LifecycleHookName=HOOK,
-            InstanceId=machine,
-            LifecycleActionResult="ABANDON",
-        )
+    def abandon(self, name: str, machines: Sequence[str]) -> None:
+        """Terminate machines that the launch hook holds. They may have ended the lifecycle action themselves."""
+        request = {"AutoScalingGroupName": name, "LifecycleHookName": HOOK, "LifecycleActionResult": "ABANDON"}
+        for machine in machines:
+            self._aws.find(
+                "autoscaling", "complete_lifecycle_action", ("ValidationError",), **request, InstanceId=machine
+            )
 
-    def terminate(self, machine: str) -> None:
-        self._aws.call(
-            "autoscaling",
-            "terminate_instance_in_auto_scaling_group",
-            InstanceId=machine,
-            ShouldDecrementDesiredCapacity=True,
-        )
+    def terminate(self, _name: str, machines: Sequence[str]) -> None:
+        operation = "terminate_instance_in_auto_scaling_group"
+        for machine in machines:
+            self._aws.call("autoscaling", operation, InstanceId=machine, ShouldDecrementDesiredCapacity=True)
 
 
 def group_of(shown: Mapping[str, Any], attempts: Sequence[capacity.LaunchAttempt]) -> capacity.ScalingGroup:

@@ -12,7 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import ScalingGroup
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import group_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
 
 
@@ -45,13 +45,8 @@ def _groups_to_keep(aws: Aws, cluster: str) -> Iterator[str]:
     with_end = {str(action["AutoScalingGroupName"]) for action in actions}
     if not with_end & set(names.groups.values()):
         return
-    listed = aws.pages(
-        "autoscaling",
-        "describe_auto_scaling_groups",
-        "AutoScalingGroups",
-        AutoScalingGroupNames=list(names.groups.values()),
-    )
-    groups = sorted((group_of(item, ()) for item in listed), key=_is_in_service, reverse=True)
+    described = AutoScaling(aws).describe(list(names.groups.values()), 0.0, frozenset())
+    groups = sorted(described.values(), key=_is_in_service, reverse=True)
     if any(_is_in_service(group) for group in groups):
         yield from (group.name for group in groups if group.name in with_end and not _has_failed(aws, cluster, group))
 

@@ -166,11 +166,12 @@ def test_the_way_back(
     seen: ScalingGroup, goal: frozenset[str] | None, patient: bool, step: tuple[GroupAction, int]
 ) -> None:
     actual = next_step(seen, goal, patient)
-    assert (actual.action, actual.number) == step
+    number = actual.arguments[0] if actual.action is GroupAction.SET_DESIRED else 0
+    assert (actual.action, number) == step
 
 
 def test_only_what_came_in_this_run_is_ended() -> None:
-    assert next_step(group(4, suspended=HELD), FIRST_TWO, True).machines == ["i-2", "i-3"]
+    assert next_step(group(4, suspended=HELD), FIRST_TWO, True).arguments == (["i-2", "i-3"],)
 
 
 def test_each_missing_machine_has_its_reason() -> None:
@@ -253,10 +254,11 @@ class FakeApi:
         self.writes.append(("resume",))
         self.held = False
 
-    def terminate(self, machine: str) -> None:
-        self.writes.append(("end", machine))
-        self.serving.remove(machine)
-        self.desired -= 1
+    def terminate(self, _name: str, machines: Sequence[str]) -> None:
+        for machine in machines:
+            self.writes.append(("end", machine))
+            self.serving.remove(machine)
+            self.desired -= 1
 
 
 class NoReports:
@@ -435,12 +437,12 @@ def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() ->
     seen = booting(2, failed(), configuring())
     assert next_step(seen, before, True).action is GroupAction.SUSPEND
     step = next_step(replace(seen, suspended=HELD), before, True)
-    assert (step.action, list(step.machines)) == (GroupAction.ABANDON, ["i-h0", "i-h1"])
+    assert (step.action, step.arguments) == (GroupAction.ABANDON, (["i-h0", "i-h1"],))
     # They are ending, and Auto Scaling must not take one of the others instead.
     ending = [GroupInstance("i-h0", "Terminating"), GroupInstance("i-h1", "Terminating")]
     ended = replace(seen, suspended=HELD, machines=[*group(2).machines, *ending])
     step = next_step(ended, before, True)
-    assert (step.action, step.number) == (GroupAction.SET_DESIRED, 2)
+    assert (step.action, step.arguments) == (GroupAction.SET_DESIRED, (2,))
 
 
 def test_a_machine_that_could_not_configure_itself_is_shown_with_its_log() -> None:

@@ -69,7 +69,7 @@ def test_nodes_of_emr_report_under_their_role() -> None:
         Resource("emr_cluster", "j-1", "c", facts={"in_service": [MACHINE]}),
     ]
     owned = ClusterResources("c", "123456789012", "us-east-1", resources)
-    assert status_reader._reports(aws, owned, [])[MACHINE].bundle == "1" * 64
+    assert status_reader._reports(aws, owned)[MACHINE].bundle == "1" * 64
 
 
 def test_a_report_is_read_when_it_has_changed() -> None:
