@@ -16,6 +16,8 @@ UNKNOWN = "Unknown error."
 """ansible-core 2.19's message of a result without one."""
 _ANSIBLES = re.compile(r"\ATask failed: (?:(?:Module|Action) failed: )?")
 _OWN = ("deeplearning.aws.", "ansible.builtin.fail", "ansible.builtin.assert", "fail", "assert")
+_CODE = re.compile(r"An error occurred \(([\w.]+)\)")
+"""In the messages of botocore."""
 _LIST = re.compile(r"\d+ .*:")
 """The title of module_utils.messages.join_problems, such as "3 settings are wrong:"."""
 
@@ -34,6 +36,14 @@ def failure_text(result: Mapping[str, Any], action: str) -> str:
         output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").splitlines()
     rest = [line for line in [*lines[1:], *output] if line.strip()]
     return "\n".join(line[:LONGEST_LINE] for line in [*lines[:1], *rest[-MOST_LINES:]])
+
+
+def error_of(result: Mapping[str, Any]) -> tuple[str, str]:
+    """Return AWS's error code and the message of a failed task, or of the first item that failed in its loop."""
+    failed = next((item for item in result.get("results") or () if item.get("failed")), result)
+    message = str(failed.get("msg", ""))
+    written = _CODE.search(message)
+    return str((failed.get("error") or {}).get("code") or (written[1] if written else "")), message
 
 
 def is_rescued(task: Any) -> bool:

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import is_denial, limit_in
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import error_of
 
-_CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 _OWN = "AWS does not allow "
 _WITHOUT_CODE = ("Failed to authorize security group", "Failed to revoke security group")
 """What amazon.aws makes of any refusal, without the code."""
 
 
 def failed_denied(result: Mapping[str, Any]) -> bool:
-    if not result.get("failed"):
-        return False
-    failed = next((item for item in result.get("results") or () if item.get("failed")), result)
-    message = str(failed.get("msg", ""))
-    written = _CODE.search(message)
-    code = str((failed.get("error") or {}).get("code") or (written[1] if written else ""))
+    code, message = error_of(result)
     is_denied = is_denial(code) or message.startswith(_OWN) or any(text in message for text in _WITHOUT_CODE)
-    return is_denied and not limit_in(message)
+    return bool(result.get("failed")) and is_denied and not limit_in(message)
 
 
 class TestModule:

@@ -5,23 +5,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import error_of
+
 _NOT_LISTED = ("list index out of range", "'NoneType' object", "Failed to modify subnet", "No auto scaling group found")
-_CODE = re.compile(r"An error occurred \(([\w.]+)\)")
 
 
 def failed_not_found(result: Mapping[str, Any]) -> bool:
-    if not result.get("failed"):
-        return False
-    failed = next((item for item in result.get("results") or () if item.get("failed")), result)
-    error = failed.get("error") or {}
-    written = _CODE.search(str(failed.get("msg", "")))
-    code = str(error.get("code") or (written[1] if written else ""))
-    message = str(failed.get("msg", ""))
-    return code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
+    code, message = error_of(result)
+    is_unknown = code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
+    return bool(result.get("failed")) and is_unknown
 
 
 class TestModule:

@@ -19,7 +19,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -147,7 +147,7 @@ def has_amazons_mpi() -> bool:
 
 
 def mpi_version() -> str:
-    output = _output([f"{mpi_folder()}/mpirun", "--version"])
+    output = run([f"{mpi_folder()}/mpirun", "--version"], may_fail=True)
     version = re.search(r"\(Open MPI\) (\S+)", output)
     if not version:
         raise UserError(f"{mpi_folder()}/mpirun is not of Open MPI: {output.strip()[:80]}. Install Open MPI.")
@@ -315,7 +315,3 @@ def _verify(environment: Environment, wheel: Path, work: Path) -> None:
 
 def _is_below(path: str, folder: Path) -> bool:
     return folder.resolve() in Path(path).resolve().parents
-
-
-def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

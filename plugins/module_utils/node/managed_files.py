@@ -33,8 +33,7 @@ def exclusive_lock() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FileState:
-    content: bytes | None
-    """None: any"""
+    content: bytes
     mode: int
 
 
@@ -49,24 +48,21 @@ class FileChange:
     """This folder and those below it are removed when they are empty."""
 
     def apply(self) -> None:
-        _apply(self.path, self.after)
+        _replace(self.path, self.before, self.after)
         folder = os.path.dirname(self.path)
         while self.top and self.after is None and folder.startswith(self.top) and not os.listdir(folder):
             os.rmdir(folder)
             folder = os.path.dirname(folder)
 
     def undo(self) -> None:
-        _apply(self.path, self.before)
+        _replace(self.path, self.after, self.before)
 
     def as_diff(self) -> dict[str, str]:
-        """Return the change in the form that Ansible prints."""
+        """Return the change in the form that Ansible prints. A change of mode alone is in the headers."""
         diff = {}
         for side, state in (("before", self.before), ("after", self.after)):
             diff[f"{side}_header"] = f"{self.path} ({state.mode:04o})" if state else f"{self.path} (absent)"
-            content = state.content if state else None
-            # A change of mode alone is in the headers.
-            content = self.before.content if content is None and state and self.before else content
-            diff[side] = (content or b"").decode("utf-8", "replace")
+            diff[side] = state.content.decode("utf-8", "replace") if state else ""
         return diff
 
 
@@ -84,11 +80,11 @@ def _changes_of(item: Mapping[str, Any]) -> Iterator[FileChange]:
         return
     if contents is None:
         content = item["content"]
-        yield from _change(path, FileState(None if content is None else content.encode(), mode))
+        yield from _change(path, None if content is None else content.encode(), mode)
         return
     for name, text in sorted(contents.items()):
         executable = 0o111 if text.startswith("#!") else 0
-        yield from _change(os.path.join(path, name), FileState(text.encode(), mode | executable))
+        yield from _change(os.path.join(path, name), text.encode(), mode | executable)
     yield from _removal(path, {os.path.join(path, name) for name in contents})
 
 
@@ -100,12 +96,17 @@ def _has_content(path: str, text: str) -> bool:
         return False
 
 
-def _change(path: str, after: FileState) -> Iterator[FileChange]:
+def _change(path: str, content: bytes | None, mode: int) -> Iterator[FileChange]:
+    """Yield the change to a file, if there is one. Without a content only its mode is set."""
     before = _read_state(path)
-    if after.content is None and before is None:
-        raise UserError(f"{path} does not exist, so its mode cannot be set: give its content or source, or install it.")
-    same_content = before is not None and after.content in (None, before.content)
-    if not same_content or before is None or before.mode != after.mode:
+    if content is None:
+        if before is None:
+            raise UserError(
+                f"{path} does not exist, so its mode cannot be set: give its content or source, or install it."
+            )
+        content = before.content
+    after = FileState(content, mode)
+    if after != before:
         yield FileChange(path, before, after)
 
 
@@ -136,11 +137,11 @@ def _read_state(path: str) -> FileState | None:
         return FileState(file.read(), stat.S_IMODE(mode))
 
 
-def _apply(path: str, state: FileState | None) -> None:
-    if state is None:
+def _replace(path: str, before: FileState | None, after: FileState | None) -> None:
+    if after is None:
         os.unlink(path)
-    elif state.content is None:
-        os.chmod(path, state.mode)
+    elif before and before.content == after.content:
+        os.chmod(path, after.mode)
     else:
         os.makedirs(os.path.dirname(path), mode=FOLDER_MODE, exist_ok=True)
-        atomic_file.replace(path, state.content, state.mode)
+        atomic_file.replace(path, after.content, after.mode)

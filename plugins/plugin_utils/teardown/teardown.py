@@ -127,26 +127,19 @@ def foreign_targets(resources: ClusterResources, system: Resource) -> list[Resou
 def ready(resources: Sequence[Resource]) -> list[Resource]:
     """Return the resources that can be deleted now."""
     kinds = {resource.kind for resource in resources}
-    named = {
-        name for resource in resources if resource.kind == "security_group" for name in resource.facts.get("names", ())
-    }
+    groups = [resource for resource in resources if resource.kind == "security_group"]
+    named = {name for group in groups for name in group.facts.get("names", ())}
+    are_tangled = all(group.id in named for group in groups)
     deletable = []
     for resource in resources:
         if resource.phase != LIVE or AFTER[resource.kind] & kinds:
             continue
         if resource.kind in ("network_interface", "volume") and resource.state != "available":
             continue  # it is deleted with its machine, or another's machine uses it
-        if resource.kind == "security_group" and resource.id in named and not _tangled(resources):
-            continue  # after the group whose rules name it
+        if resource in groups and resource.id in named and not are_tangled:
+            continue  # after the group whose rules name it, unless all that are left name each other
         deletable.append(resource)
     return deletable
-
-
-def _tangled(resources: Sequence[Resource]) -> bool:
-    """Return whether all security groups that are left name each other."""
-    groups = [resource for resource in resources if resource.kind == "security_group"]
-    named = {name for resource in groups for name in resource.facts.get("names", ())}
-    return all(group.id in named for group in groups)
 
 
 def is_gone(problem: AwsError) -> bool:
@@ -329,8 +322,7 @@ class Teardown:
             self.problems[key] = str(problem)
             if not is_held(problem):
                 self._refused.add(key)
-                return False
-            return True
+            return is_held(problem)
         self.changed = True
         self.removed[key] = resource
         self.problems.pop(key, None)
