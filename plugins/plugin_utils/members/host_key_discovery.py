@@ -178,8 +178,7 @@ class HostKeyDiscovery:
             raise AwsError(
                 f"The cluster {self._cluster} has {targets}, and should have that of one file system: run "
                 "ansible-playbook deeplearning.aws.site; if that does not help, check which network interfaces have "
-                "the security "
-                f"group {self.names.of('efs')}."
+                f"the security group {self.names.of('efs')}."
             )
         return systems[0]
 
@@ -193,8 +192,7 @@ def no_machines(aws: Aws, cluster: str) -> str:
     if cluster in clusters:
         return (
             f"The cluster {cluster} has no machines in {aws.region}: ansible-playbook deeplearning.aws.status shows "
-            "what it has, "
-            "ansible-playbook deeplearning.aws.site starts machines."
+            "what it has, ansible-playbook deeplearning.aws.site starts machines."
         )
     others = (
         f"there are {join_names(clusters)}" if len(clusters) > 1 else f"there is {clusters[0] if clusters else 'none'}"

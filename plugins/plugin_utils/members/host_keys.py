@@ -9,7 +9,6 @@ These files can make ssh run commands, so only keys, addresses and names of mach
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import shlex
 from collections.abc import Sequence
@@ -107,7 +106,7 @@ def is_key(kind: str, blob: str) -> bool:
     """Return whether the key begins with its own kind, as every key does."""
     try:
         decoded = base64.b64decode(blob, validate=True)
-    except (ValueError, binascii.Error):
+    except ValueError:
         return False
     return decoded[4 : 4 + int.from_bytes(decoded[:4], "big")] == kind.encode()
 

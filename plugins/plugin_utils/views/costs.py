@@ -123,24 +123,21 @@ def spans_of(activities: Sequence[Mapping[str, Any]]) -> dict[str, tuple[datetim
 def cost_so_far(resources: ClusterResources, costs: Costs, now: datetime | None = None) -> dict[str, Any]:
     """Return what the machines and NAT gateways of a cluster have cost, and what is not counted."""
     now = now or datetime.now(UTC)
-    amount, starts, unknown, no_price = 0.0, [], set(), list[str]()
-    for machine in costs.machines:
+    amount, starts, unknown = 0.0, [], list[str]()
+    for machine in sorted(costs.machines, key=lambda machine: machine.type):
         each = _hourly_of_machine(machine.type, machine.is_emr, costs.prices)
         starts.append(machine.start)
+        amount += (each or 0.0) * machine.hours(now)
         if each is None:
-            unknown.add(machine.type)
-        else:
-            amount += each * machine.hours(now)
+            unknown.append(f"machines of {machine.type or 'an unknown type'}")
     for gateway in resources.of_kind("nat_gateway"):
         if gateway.costs and gateway.facts.get("created"):
-            starts.append(gateway.facts["created"])
-            hours = (now - gateway.facts["created"]).total_seconds() / 3600
             each = costs.prices.amount(offers.NAT_GATEWAY)
-            amount += (each or 0.0) * hours
+            starts.append(gateway.facts["created"])
+            amount += (each or 0.0) * (now - gateway.facts["created"]).total_seconds() / 3600
             if each is None:
-                no_price.append("NAT gateways")
-    missing = [f"machines of {kind or 'an unknown type'}" for kind in sorted(unknown)]
-    missing = [f"{what}, whose price is not known" for what in [*missing, *no_price[:1]]]
+                unknown.append("NAT gateways")
+    missing = [f"{what}, whose price is not known" for what in dict.fromkeys(unknown)]
     if not costs.has_history:
         missing.append("machines that have ended")
     items = [offers.machine(machine.type) for machine in costs.machines]

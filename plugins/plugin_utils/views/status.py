@@ -103,8 +103,7 @@ def extend(
             *problems.of_members(members, is_emr),
             *(problems.MEMBER_REPLACED.sentence(**item) for item in seen.replacements),
             *_template_problems(owned, members, seen),
-            *_bundle_problems(members, seen),
-            *(_emr_bundle_problems(members) if is_emr else ()),
+            *_bundle_problems(members, seen, is_emr),
             *_image_problems(seen, now),
         ],
     }
@@ -243,22 +242,19 @@ def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
     return " and ".join(values)
 
 
-def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations, is_emr: bool) -> list[str]:
+    """EMR configures nodes that join later by the bundle of the cluster's creation; emr.yml configures all by the
+    newest, the master too."""
     newest = {group: versions[max(versions)].bundle for group, versions in seen.templates.items()}
+    if is_emr:
+        newest = {member["group"]: member["bundle"] for member in members if member["role"] == MASTER}
     names = [
         member["name"]
         for member in members
         if member["bundle"] and newest.get(member["group"]) and member["bundle"] != newest[member["group"]]
     ]
-    return [problems.BUNDLE_OLD.sentence(subject=join_names(names))] if names else []
-
-
-def _emr_bundle_problems(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    """EMR configures nodes that join later by the bundle of the cluster's creation; emr.yml configures all by the
-    newest, the master too."""
-    newest = next((member["bundle"] for member in members if member["role"] == MASTER), "")
-    names = [member["name"] for member in members if newest and member["bundle"] not in (newest, "")]
-    return [problems.EMR_BUNDLE_OLD.sentence(subject=join_names(names))] if names else []
+    problem = problems.EMR_BUNDLE_OLD if is_emr else problems.BUNDLE_OLD
+    return [problem.sentence(subject=join_names(names))] if names else []
 
 
 def _image_problems(seen: Observations, now: datetime) -> list[str]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -73,7 +72,7 @@ def versions_of(listed: Sequence[Mapping[str, Any]]) -> dict[int, TemplateVersio
 def _decoded(user_data: str) -> str:
     try:
         return base64.b64decode(user_data, validate=True).decode(errors="replace")
-    except binascii.Error:
+    except ValueError:
         return ""
 
 

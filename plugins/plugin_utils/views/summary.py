@@ -124,22 +124,23 @@ def _file_system(owned: ClusterResources) -> str:
     return systems[0] if systems else ""
 
 
-def _ends(owned: ClusterResources, kind: str) -> list[float]:
-    ends = [group.facts.get("ends", {}) for group in owned.groups]
-    return [of_group[kind] for of_group in ends if kind in of_group]
+def _ends(owned: ClusterResources) -> dict[str, float]:
+    """Return the earliest scheduled end of each kind."""
+    ends = [(kind, at) for group in owned.groups for kind, at in group.facts.get("ends", {}).items()]
+    return dict(sorted(ends, key=lambda end: end[1], reverse=True))
 
 
 def scheduled_end(owned: ClusterResources, idle_minutes: int) -> dict[str, Any]:
     """Return when AWS ends the machines next, and why."""
-    times = [(at, reason) for kind, reason in _REASONS.items() for at in _ends(owned, kind)]
-    at, reason = min(times, default=(0.0, ""))
-    ttl, setup = (min(_ends(owned, kind), default=0.0) for kind in (TTL, SETUP))
+    ends = _ends(owned)
+    times = {kind: schema.format_time(at) for kind, at in ends.items()}
+    first = min(ends, key=lambda kind: ends[kind], default="")
     return {
-        "at": schema.format_time(at) if at else "",
-        "reason": reason,
+        "at": times.get(first, ""),
+        "reason": _REASONS.get(first, ""),
         "idle_minutes": idle_minutes,
-        "ttl_at": schema.format_time(ttl) if ttl else "",
-        "setup_at": schema.format_time(setup) if setup else "",
+        "ttl_at": times.get(TTL, ""),
+        "setup_at": times.get(SETUP, ""),
     }
 
 
@@ -159,13 +160,13 @@ NEVER = "never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8"
 
 def end_phrase(owned: ClusterResources) -> str:
     """Return the scheduled ends as text; empty if there is none."""
-    times = {kind: min(_ends(owned, kind), default=0.0) for kind in _PROBLEMS}
+    ends = _ends(owned)
     return "; ".join(
-        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(times[kind]))
+        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends[kind]))
         + (f" for {setup_groups(owned)}" if kind == SETUP else "")
         + f" ({end.advice})"
         for kind, end in _PROBLEMS.items()
-        if times[kind]
+        if kind in ends
     )
 
 
