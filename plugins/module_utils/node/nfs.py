@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import ports
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
 
 # run_command of a module would wait for a process that cannot be killed while it is blocked on NFS.
 # pylint: disable=ansible-bad-function
@@ -135,16 +136,10 @@ def _former_mount(source: str, path: str, mounted: str) -> FormerMount:
 
 def systemd_follows(fstab: str, source: str, path: str) -> bool:
     """Return whether systemd has read /etc/fstab since it was changed. It mounts what is missing by that file."""
-    if "yes" in _properties("NeedDaemonReload", "*.mount"):
+    if "yes" in services.values_of("NeedDaemonReload", "*.mount"):
         return False
     listed = any(line.split()[:2] == [source, path] for line in fstab.splitlines())
-    return not listed or FSTAB in _properties("SourcePath", path)
-
-
-def _properties(name: str, units: str) -> Sequence[str]:
-    """Return a property of units. A path means the unit that mounts there."""
-    command = ["systemctl", "show", f"--property={name}", "--value", units]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return not listed or FSTAB in services.values_of("SourcePath", path)
 
 
 def _is_same_file_system(source: str, mounted: str) -> bool:

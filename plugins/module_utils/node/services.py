@@ -45,7 +45,12 @@ def reload(service: str) -> None:
 def units_are_current(paths: Iterable[str]) -> bool:
     """Return whether systemd has read the unit files among these paths as they are now."""
     units = [_loaded(os.path.basename(path)) for path in paths if os.path.dirname(path) == UNITS]
-    return not units or "yes" not in _systemctl("show", "--property=NeedDaemonReload", "--value", *units).split()
+    return not units or "yes" not in values_of("NeedDaemonReload", *units)
+
+
+def values_of(name: str, *units: str) -> Sequence[str]:
+    """Return a property of units. A path means the unit that mounts there."""
+    return _systemctl("show", f"--property={name}", "--value", *units).split()
 
 
 def reload_units() -> None:

@@ -114,9 +114,6 @@ class Bucket:
         answer = self.aws.find("s3", "get_object", _MISSING, **self._object(name))
         return ObjectReader(answer["Body"]) if answer else None
 
-    def has(self, name: str, size: int, sha256: str) -> bool:
-        return self.recorded(name) == (size, sha256)
-
     def recorded(self, name: str) -> tuple[int, str] | None:
         """Return the size of an object and the SHA-256 that was recorded for it, None if there is none."""
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))

@@ -186,7 +186,7 @@ def _local_file(
 
 def _send_missing(bucket: Bucket, files: list[LocalFile], display: Display, replace: bool) -> bool:
     """Send the files that the bucket does not have, or all. Return whether there were any."""
-    missing = [file for file in files if replace or not bucket.has(file.part.name, file.size, file.sha256)]
+    missing = [file for file in files if replace or bucket.recorded(file.part.name) != (file.size, file.sha256)]
     for file in missing:
         if not file.part.is_published:
             archives.check(

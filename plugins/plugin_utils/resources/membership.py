@@ -96,16 +96,10 @@ def read_records(aws: Aws, filters: Sequence[Mapping[str, Any]]) -> list[dict[st
     return [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
 
 
-def login_user(tags: Mapping[str, str]) -> str:
-    """Return the user to log in to an instance as. It ends up in commands, so only the name of a user is accepted."""
-    user = tags.get(USER_TAG, "")
-    return user if _USER.match(user) else ""
-
-
 def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an instance that this collection uses, fit for JSON."""
     tags = tags_of(instance.get("Tags"))
-    gpus = tags.get(GPUS_TAG, "")
+    gpus, user = tags.get(GPUS_TAG, ""), tags.get(USER_TAG, "")
     return {
         "id": instance["InstanceId"],
         "cluster": tags.get(CLUSTER_TAG, ""),
@@ -113,7 +107,8 @@ def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:
         "job_flow": tags.get(JOB_FLOW_TAG, ""),
         "group_role": tags.get(GROUP_ROLE_TAG, ""),
         "rank": tags.get(RANK_TAG, ""),
-        "user": login_user(tags),
+        # It ends up in commands, so only the name of a user is accepted.
+        "user": user if _USER.match(user) else "",
         "gpus": int(gpus) if _GPUS.match(gpus) else None,
         "private_address": instance.get("PrivateIpAddress", ""),
         "private_name": instance.get("PrivateDnsName", ""),
