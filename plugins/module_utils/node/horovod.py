@@ -24,23 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
-    atomic_file,
-    cuda_toolkits,
-    open_mpi,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, cuda_toolkits, open_mpi
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.cuda_toolkits import Toolkit
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import (
-    Environment,
-    install_verified,
-    last_errors,
-    pip_install,
-    python_version,
-    run,
-    split_pins,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
 
 # It also runs without Ansible, so it cannot use run_command of a module.
 # pylint: disable=ansible-bad-function
@@ -78,10 +67,10 @@ def wheel_key(environment: Environment, versions: Mapping[str, str]) -> str:
     """Return all that a wheel for this environment has to fit, as the name of its folder."""
     package = RECORDS[environment.framework].package
     framework = versions.get(package) or versions.get(f"{package}-cpu", "")
-    python = python_version(environment.python).replace(".", "")
+    python = python_env.python_version(environment.python).replace(".", "")
     parts = [f"horovod-{VERSION}", f"{package}-{framework}", f"cp{python}", f"openmpi-{mpi_version()}"]
     if environment.variant == "gpu":
-        parts += [f"cuda-{find_toolkit(versions).version}", f"nccl-{nccl_version(versions)}"]
+        parts += [f"cuda-{find_toolkit(versions).version}", f"nccl-{_version_of('nvidia-nccl', versions)}"]
     return "_".join([*parts, platform.machine()])
 
 
@@ -147,7 +136,7 @@ def has_amazons_mpi() -> bool:
 
 
 def mpi_version() -> str:
-    output = run([f"{mpi_folder()}/mpirun", "--version"], may_fail=True)
+    output = python_env.run([f"{mpi_folder()}/mpirun", "--version"], may_fail=True)
     version = re.search(r"\(Open MPI\) (\S+)", output)
     if not version:
         raise UserError(f"{mpi_folder()}/mpirun is not of Open MPI: {output.strip()[:80]}. Install Open MPI.")
@@ -166,11 +155,6 @@ def find_toolkit(versions: Mapping[str, str]) -> Toolkit:
         f"{cuda_toolkits.FOLDER} has these: {present}. Install one, such as NVIDIA's package cuda-toolkit-{major}-9, "
         "or use an image that has one."
     )
-
-
-def nccl_version(versions: Mapping[str, str]) -> str:
-    """Return the version of the NCCL that the framework's packages contain."""
-    return _version_of("nvidia-nccl", versions)
 
 
 def _version_of(package: str, versions: Mapping[str, str]) -> str:
@@ -199,7 +183,7 @@ def build(environment: Environment, versions: Mapping[str, str], folder: str) ->
             check=False,
         )
         if process.returncode:
-            reason = last_errors(process.stdout + process.stderr)
+            reason = python_env.last_errors(process.stdout + process.stderr)
             raise UserError(f"{SPEC} could not be built for {name}: {reason}")
         wheel = next(out.glob("*.whl"))
         _verify(environment, wheel, work)
@@ -212,7 +196,9 @@ def build(environment: Environment, versions: Mapping[str, str], folder: str) ->
 
 def _install_tools(environment: Environment, work: Path) -> Path:
     tools = work / "tools"
-    install_verified(environment, split_pins(TOOLS), ["--target", str(tools), *environment.pip_options])
+    python_env.install_verified(
+        environment, python_env.split_pins(TOOLS), ["--target", str(tools), *environment.pip_options]
+    )
     return tools
 
 
@@ -222,7 +208,7 @@ def _download_source(environment: Environment, work: Path, tools: Path) -> Path:
     pin.write_text(SOURCE, encoding="ascii")
     options = ["-q", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
     options += ["--no-binary", "horovod", *environment.pip_options, "-d", str(work), "--require-hashes", "-r", str(pin)]
-    run([str(environment.python), "-m", "pip", "download", *options], PYTHONPATH=str(tools))
+    python_env.run([str(environment.python), "-m", "pip", "download", *options], PYTHONPATH=str(tools))
     with tarfile.open(work / f"horovod-{VERSION}.tar.gz") as file:
         # Python 3.12 warns without a filter; Debian 12's Python 3.11.2 has none.
         file.extraction_filter = getattr(tarfile, "data_filter", None)
@@ -295,9 +281,9 @@ print(json.dumps([bool(h.mpi_built()), bool(h.nccl_built()), sorted(libraries)])
 def _verify(environment: Environment, wheel: Path, work: Path) -> None:
     """Raise UserError if the wheel lacks MPI or NCCL: it would train, but slowly. Or if it loads others."""
     site = work / "site"
-    pip_install(environment, "--no-index", "--target", str(site), str(wheel))
+    python_env.pip_install(environment, "--no-index", "--target", str(site), str(wheel))
     program = LOADED.format(module=f"horovod.{RECORDS[environment.framework].package}")
-    output = run([str(environment.python), "-c", program], PYTHONPATH=str(site))
+    output = python_env.run([str(environment.python), "-c", program], PYTHONPATH=str(site))
     mpi, nccl, libraries = json.loads(output.splitlines()[-1])
     needed = {"MPI": mpi, **({"NCCL": nccl} if environment.variant == "gpu" else {})}
     missing = [name for name, present in needed.items() if not present]

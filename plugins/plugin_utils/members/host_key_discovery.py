@@ -22,19 +22,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES, key_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.network import cidrs_in_use
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_output
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import (
-    NodeReport,
-    parse_console,
-    parse_report,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
-    Cluster,
-    ClusterNode,
-    clusters_from,
-    instance_filters,
-    read_records,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import NodeReport
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import Cluster, ClusterNode
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     clusters_in,
     file_systems_behind,
@@ -92,8 +84,8 @@ class HostKeyDiscovery:
         return [node for node in cluster.nodes if node.id not in self._reports]
 
     def _find_nodes(self) -> list[ClusterNode]:
-        records = read_records(self._aws, instance_filters([self._cluster]))
-        (cluster,) = clusters_from(records, [self._cluster])
+        records = membership.read_records(self._aws, membership.instance_filters([self._cluster]))
+        (cluster,) = membership.clusters_from(records, [self._cluster])
         if not cluster.nodes:
             raise AwsError(no_machines(self._aws, self._cluster))
         return cluster.nodes
@@ -113,12 +105,12 @@ class HostKeyDiscovery:
         """Return the machine's report, which only it can write, or until it exists what its console shows."""
         key = key_of(f"{self.role_id(node.identity)}:{node.id}")
         text = self._read(key)
-        report = parse_report(text, key, self.names.bucket) if text else None
+        report = host_keys.parse_report(text, key, self.names.bucket) if text else None
         if text and not report and node.id not in self.invalid_reports:
             self.invalid_reports.append(node.id)
         if report or node.record["state"] != "running":
             return report
-        keys = parse_console(self._console(node.id))
+        keys = host_keys.parse_console(self._console(node.id))
         return NodeReport(keys) if keys else None
 
     def _read(self, key: str) -> str:

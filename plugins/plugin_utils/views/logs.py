@@ -27,6 +27,7 @@ from ansible.release import __version__ as ansible_version
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import aliases
+from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_outputs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import JUMP
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import SshAccess
@@ -40,11 +41,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.members
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import (
-    InvalidValue,
-    printable,
-    without_sequences,
-)
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8
@@ -77,7 +73,7 @@ class Archive:
 
     def add(self, name: str, text: str) -> None:
         # A secret is known by its form, or by a name, neither of which a colour may cut.
-        content = redact(printable(without_sequences(text))).encode()
+        content = redact(u.printable(u.without_sequences(text))).encode()
         member = tarfile.TarInfo(f"{self._folder}/{name}")
         member.size, member.mode, member.mtime = len(content), 0o600, time.time()
         with self._lock:
@@ -211,7 +207,7 @@ class LogCollector:
                     count += 1
         except UserError as error:
             return count, str(error)
-        except InvalidValue as malformed:
+        except u.InvalidValue as malformed:
             return count, f"{node.name} sends {malformed}: the rest is left out."
         return count, "" if count else f"{node.name} answered with nothing that is expected."
 

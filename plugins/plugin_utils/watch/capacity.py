@@ -289,20 +289,14 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
     reasons = reasons[:count]
     late = "no launch of it had ended" if group.launching else "AWS said nothing about it"
     if group.setups:
-        reasons += [(FailureKind.LATE, late)] * min(count - len(reasons), _unfinished(group))
-    if reasons:
-        # Auto Scaling tries one after another: its last message applies to those that it has not tried again.
-        reasons += [reasons[0]] * (count - len(reasons))
-    else:
-        reasons = [(FailureKind.LATE, late)] * count
+        unfinished = sum(machine.is_pending for machine in group.machines) - len(group.failed_setups)
+        reasons += [(FailureKind.LATE, late)] * min(count - len(reasons), unfinished)
+    # Auto Scaling tries one after another: its last message applies to those that it has not tried again.
+    reasons += [reasons[0] if reasons else (FailureKind.LATE, late)] * (count - len(reasons))
     return [
         MissingMachines(group.name, number, why, message, _details(group, why), group.placement_group)
         for (why, message), number in Counter(reasons).items()
     ]
-
-
-def _unfinished(group: ScalingGroup) -> int:
-    return sum(machine.is_pending for machine in group.machines) - len(group.failed_setups)
 
 
 def unconfigured(group: ScalingGroup) -> list[str]:
