@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import scheduled_end
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CLUSTER_TAG,
     EMR_NODE,
@@ -27,19 +28,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tag_filter,
     tags_of,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
-    ForeignAction,
-    foreign_actions,
-    scheduled_ends,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
-    ENDING,
-    LIVING,
-    find_clusters,
-    groups_of,
-    idle_seconds_of,
-    is_named,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
@@ -168,30 +157,27 @@ class ResourceReader:
         """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
         if job_flow and job_flow not in self._job_flows:
             answer = self._aws.find("emr", "describe_cluster", ("InvalidRequestException",), ClusterId=job_flow)
-            self._job_flows[job_flow] = is_named(answer.get("Cluster", {}), self._cluster)
+            self._job_flows[job_flow] = emr_cluster.is_named(answer.get("Cluster", {}), self._cluster)
         return self._job_flows.get(job_flow, False)
 
     # The other services
 
     def _groups(self) -> list[Resource]:
-        listed = self._aws.pages(
-            "autoscaling",
-            "describe_auto_scaling_groups",
-            "AutoScalingGroups",
-            Filters=[tag_filter(CLUSTER_TAG, self._cluster)],
-        )
+        filters = [tag_filter(CLUSTER_TAG, self._cluster)]
+        listed = self._aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", Filters=filters)
         actions = self._aws.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions")
         now = time.time()
-        ends, foreign = scheduled_ends(actions, self._cluster, now), foreign_actions(actions, self._cluster, now)
+        ends = scheduled_end.scheduled_ends(actions, self._cluster, now)
+        foreign = scheduled_end.foreign_actions(actions, self._cluster, now)
         return [group_of(item, ends, foreign) for item in listed]
 
     def _emr_clusters(self) -> list[Resource]:
         resources = []
-        for cluster in find_clusters(self._aws, self._cluster, (*LIVING, ENDING)):
+        for cluster in emr_cluster.find_clusters(self._aws, self._cluster, (*emr_cluster.LIVING, emr_cluster.ENDING)):
             cluster_id = str(cluster["Id"])
             self._job_flows[cluster_id] = True
             instances = self._aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id)
-            resources.append(emr_cluster_of(cluster, groups_of(self._aws, cluster_id), instances))
+            resources.append(emr_cluster_of(cluster, emr_cluster.groups_of(self._aws, cluster_id), instances))
         return resources
 
     def _file_systems(self) -> list[Resource]:
@@ -280,12 +266,8 @@ def file_systems_behind(aws: Aws, groups: Iterable[str]) -> list[str]:
 
 def tagged_resources(aws: Aws, cluster: str) -> dict[str, list[str]]:
     """Return the ids of the tagged resources in EC2 by kind: our name of the kind, or AWS's if we have none."""
-    listed = aws.pages(
-        "ec2",
-        "describe_tags",
-        "Tags",
-        Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}, {"Name": "value", "Values": [cluster]}],
-    )
+    filters = [{"Name": "key", "Values": [CLUSTER_TAG]}, {"Name": "value", "Values": [cluster]}]
+    listed = aws.pages("ec2", "describe_tags", "Tags", Filters=filters)
     ids: dict[str, list[str]] = {}
     for item in listed:
         type_ = str(item["ResourceType"])
@@ -301,8 +283,12 @@ def clusters_in(aws: Aws) -> list[str]:
     systems = aws.pages("efs", "describe_file_systems", "FileSystems")
     names = [str(item.get("Value", "")) for item in (*ec2, *groups)]
     names += [tags_of(item.get("Tags")).get(CLUSTER_TAG, "") for item in systems]
-    emr = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*LIVING, ENDING])
-    named = [str(item["Name"]) for item in emr if find_clusters(aws, str(item["Name"]), [item["Status"]["State"]])]
+    emr = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*emr_cluster.LIVING, emr_cluster.ENDING])
+    named = [
+        str(item["Name"])
+        for item in emr
+        if emr_cluster.find_clusters(aws, str(item["Name"]), [item["Status"]["State"]])
+    ]
     return sorted({name for name in [*names, *named] if name} | set(_clusters_by_name(aws)))
 
 
@@ -427,7 +413,7 @@ def rules_naming(rules: Iterable[Listed], groups: Iterable[str]) -> list[dict[st
 def read_idle_minutes(aws: Aws, owned: ClusterResources) -> int:
     """Return after how many idle minutes EMR ends the cluster; 0 for never, and while runs are active."""
     living = [cluster.id for cluster in owned.of_kind("emr_cluster") if cluster.phase == LIVE]
-    return max((idle_seconds_of(aws, cluster_id) for cluster_id in living), default=0) // 60
+    return max((emr_cluster.idle_seconds_of(aws, cluster_id) for cluster_id in living), default=0) // 60
 
 
 def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iterable[Listed]) -> Resource:
@@ -438,7 +424,7 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
         str(listed["Id"]),
         str(listed["Name"]),
         state.lower(),
-        GOING if state == ENDING else LIVE,
+        GOING if state == emr_cluster.ENDING else LIVE,
         facts={
             "most": sum(int(group["RequestedInstanceCount"]) for group in groups.values()),
             "in_service": [str(item["Ec2InstanceId"]) for item in instances if item["Status"]["State"] == "RUNNING"],
@@ -450,7 +436,7 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
 def group_of(
     listed: Listed,
     ends: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
-    foreign: Sequence[ForeignAction] = (),
+    foreign: Sequence[scheduled_end.ForeignAction] = (),
 ) -> Resource:
     """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
     machines = {

@@ -10,24 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, report
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import (
-    CONFIGURING,
-    FAILED,
-    FAULTY,
-    HELD,
-)
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
-    LIVING,
-    ClusterNode,
-    clusters_from,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import run_events
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
@@ -114,7 +105,7 @@ def extend(
 
 def _members(owned: ClusterResources, seen: Observations, now: datetime) -> list[dict[str, Any]]:
     records = [instance.facts for instance in owned.of_kind("instance") if instance.ours]
-    (cluster,) = clusters_from(records, [owned.cluster])
+    (cluster,) = membership.clusters_from(records, [owned.cluster])
     in_groups = _machines(owned)
     loads = {load["instance_id"]: load for load in (seen.answer or {}).get("loads", ())}
     return [_member(node, in_groups.get(node.id), seen, loads.get(node.id), now) for node in cluster.nodes]
@@ -155,8 +146,8 @@ def _member(
         "template_version": machine["template_version"] if machine else "",
         "bundle": setup.bundle,
         "health": _health(node, machine, setup, seen.answer, load, now),
-        "step": setup.step if setup.state in (CONFIGURING, FAILED) else "",
-        "held": "".join(setup.log[-1:]) if setup.state == HELD else "",
+        "step": setup.step if setup.state in (report.CONFIGURING, report.FAILED) else "",
+        "held": "".join(setup.log[-1:]) if setup.state == report.HELD else "",
         "load": dict(load) if load else None,
     }
 
@@ -169,20 +160,20 @@ def _health(
     load: Mapping[str, Any] | None,
     now: datetime,
 ) -> str:
-    if node.record["state"] not in LIVING:
+    if node.record["state"] not in membership.LIVING:
         return str(node.record["state"])
     if machine is None:
         return "starting" if node.record["job_flow"] else "detached"
     if machine["lifecycle"] != "InService":
-        return setup.state if setup.state in (CONFIGURING, FAILED) else str(machine["lifecycle"]).lower()
+        return setup.state if setup.state in (report.CONFIGURING, report.FAILED) else str(machine["lifecycle"]).lower()
     if not machine["is_healthy"]:
         return "unhealthy"
     if answer is None:
-        return setup.state if setup.state in (FAULTY, HELD) else "in service"
+        return setup.state if setup.state in (report.FAULTY, report.HELD) else "in service"
     states = {member["instance_id"]: member["state"] for member in answer["members"]}
     if node.id not in states:
         return "joining"
-    if states[node.id] in (FAULTY, HELD):
+    if states[node.id] in (report.FAULTY, report.HELD):
         return str(states[node.id])
     up = (now - _time(node.record["launched"], now)).total_seconds()
     return "ready" if load or up < problems.MEMBER_SILENT.threshold else problems.SILENT

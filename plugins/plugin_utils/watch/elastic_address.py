@@ -39,14 +39,9 @@ class ElasticAddress:
             interface = primary_interface(running)
             moved = self._holder() != interface
             if moved:
-                self.aws.call(
-                    "ec2",
-                    "associate_address",
-                    AllocationId=self.allocation,
-                    # AWS refuses an instance's id if it has several interfaces.
-                    NetworkInterfaceId=interface,
-                    AllowReassociation=True,
-                )
+                # AWS refuses an instance's id if it has several interfaces.
+                target = {"NetworkInterfaceId": interface, "AllowReassociation": True}
+                self.aws.call("ec2", "associate_address", AllocationId=self.allocation, **target)
         except AwsError as error:
             if error.code not in _NOT_YET:
                 raise

@@ -79,14 +79,8 @@ class EmrWatch:
         self._cluster = self.aws.call("emr", "describe_cluster", ClusterId=self.cluster_id)["Cluster"]
         self._groups = groups_of(self.aws, self.cluster_id)
         if self._state in _READY and not self._is_ready:
-            ended = self.aws.pages(
-                "emr",
-                "list_instances",
-                "Instances",
-                ClusterId=self.cluster_id,
-                InstanceGroupTypes=[CORE],
-                InstanceStates=["TERMINATED"],
-            )
+            ended_nodes = {"InstanceGroupTypes": [CORE], "InstanceStates": ["TERMINATED"]}
+            ended = self.aws.pages("emr", "list_instances", "Instances", ClusterId=self.cluster_id, **ended_nodes)
             self._failed = [item for item in ended if _failed_since(item["Status"], since)]
 
     @property

@@ -51,19 +51,10 @@ class SetupReports:
         }
         if not keys:
             return {}
-        listed = self.aws.pages(
-            "s3",
-            "list_objects_v2",
-            "Contents",
-            Bucket=self.bucket,
-            Prefix=report.PREFIX,
-            ExpectedBucketOwner=self.account,
-        )
-        changed = [
-            item
-            for item in listed
-            if item["Key"] in keys and self._read.get(item["Key"], ("", None))[0] != item["ETag"]
-        ]
+        bucket = {"Bucket": self.bucket, "ExpectedBucketOwner": self.account}
+        listed = self.aws.pages("s3", "list_objects_v2", "Contents", **bucket, Prefix=report.PREFIX)
+        reports = [item for item in listed if item["Key"] in keys]
+        changed = [item for item in reports if self._read.get(item["Key"], ("", None))[0] != item["ETag"]]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for item, setup in zip(changed, pool.map(self._setup, changed), strict=True):
                 self._read[item["Key"]] = (item["ETag"], setup)
