@@ -85,7 +85,6 @@ systemd_follows:
 
 import socket
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -128,10 +127,9 @@ def main() -> None:
             obstacle = find_stall(name, path, max(1.0, deadline - time.monotonic()))
         if obstacle is None:
             fstab = Path(FSTAB).read_text() if Path(FSTAB).exists() else ""
-            former = former_mounts(fstab, mounts, params["mark"], params["source"], path)
             module.exit_json(
                 changed=False,
-                former_mounts=[asdict(mount) for mount in former],
+                former_mounts=former_mounts(fstab, mounts, params["mark"], params["source"], path),
                 systemd_follows=systemd_follows(fstab, params["source"], path),
             )
             return

@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import ports
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
@@ -108,30 +109,22 @@ def responds(path: str, seconds: float) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class FormerMount:
-    path: str
-    mounted: bool
-    """whether the file system of its line in /etc/fstab is mounted there"""
-    taken: bool = False
-    """whether another file system is mounted there"""
-
-
-def former_mounts(fstab: str, mounts: str, mark: str, source: str, path: str) -> list[FormerMount]:
+def former_mounts(fstab: str, mounts: str, mark: str, source: str, path: str) -> list[dict[str, Any]]:
     """Return the mounts by lines of /etc/fstab with our mark, except the one of `source` at `path`.
 
-    A line that was disabled is kept as a comment until its mount is removed completely.
+    `mounted`: whether the file system of the line is mounted at the `path` of the line; `taken`: whether another one
+    is. A line that was disabled is kept as a comment until its mount is removed completely.
     """
     disabled = f"#{mark} "
     lines = [line.removeprefix(disabled).split() for line in fstab.splitlines()]
     lines = [line for line in lines if len(line) > 3 and not line[0].startswith("#")]
     ours = [line for line in lines if mark in line[3].split(",") and line[:2] != [source, path]]
-    return [_former_mount(line[0], line[1], mounted_at(mounts, line[1])) for line in ours]
-
-
-def _former_mount(source: str, path: str, mounted: str) -> FormerMount:
-    own = _is_same_file_system(source, mounted)
-    return FormerMount(path, own, bool(mounted) and not own)
+    former = []
+    for line in ours:
+        mounted = mounted_at(mounts, line[1])
+        is_own = _is_same_file_system(line[0], mounted)
+        former.append({"path": line[1], "mounted": is_own, "taken": bool(mounted) and not is_own})
+    return former
 
 
 def systemd_follows(fstab: str, source: str, path: str) -> bool:

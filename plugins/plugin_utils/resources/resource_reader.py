@@ -186,17 +186,14 @@ class ResourceReader:
 
     def _mount_targets(self) -> list[Resource]:
         """Return the mount targets of our file systems, and those of others that have a security group of ours."""
-        systems = dict.fromkeys(self._ids("file_system"))
-        groups = frozenset(self._ids("security_group"))
-        if groups:
-            systems.update(dict.fromkeys(file_systems_behind(self._aws, groups)))
+        own, groups = self._ids("file_system"), frozenset(self._ids("security_group"))
+        systems = [*own, *(file_systems_behind(self._aws, groups) if groups else ())]
         subnets = frozenset(self._ids("subnet"))
         resources = []
-        for system in systems:
-            own = system in self._ids("file_system")
+        for system in dict.fromkeys(systems):
             for listed in self._targets_of(system):
                 resource = mount_target_of(listed, self._groups_on(listed), groups, subnets)
-                if resource.ours or own or resource.kind == "mount_target_access":
+                if resource.ours or system in own or resource.kind == "mount_target_access":
                     resources.append(resource)
         return resources
 
@@ -211,12 +208,8 @@ class ResourceReader:
     def _groups_on(self, target: Listed) -> list[str]:
         if target["LifeCycleState"] in ("deleting", "deleted"):
             return []
-        answer = self._aws.find(
-            "efs",
-            "describe_mount_target_security_groups",
-            ("MountTargetNotFound", "IncorrectMountTargetState"),
-            MountTargetId=target["MountTargetId"],
-        )
+        operation, going = "describe_mount_target_security_groups", ("MountTargetNotFound", "IncorrectMountTargetState")
+        answer = self._aws.find("efs", operation, going, MountTargetId=target["MountTargetId"])
         return list(answer.get("SecurityGroups", ()))
 
     def _profiles(self) -> list[Resource]:

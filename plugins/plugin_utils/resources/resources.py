@@ -84,14 +84,7 @@ class Resource:
         return f"{what} {self.id}{name}"
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "id": self.id,
-            "name": self.name,
-            "state": self.state,
-            "ours": self.ours,
-            "costs": self.costs,
-        }
+        return {key: getattr(self, key) for key in ("kind", "id", "name", "state", "ours", "costs")}
 
 
 @dataclass(frozen=True)

@@ -223,12 +223,8 @@ class Deleting:
             self._aws.call("ec2", "detach_internet_gateway", InternetGatewayId=resource.id, VpcId=vpc)
 
     def _mount_target_access(self, resource: Resource) -> None:
-        self._aws.call(
-            "efs",
-            "modify_mount_target_security_groups",
-            MountTargetId=resource.id,
-            SecurityGroups=list(resource.facts["others"]),
-        )
+        others = list(resource.facts["others"])
+        self._aws.call("efs", "modify_mount_target_security_groups", MountTargetId=resource.id, SecurityGroups=others)
 
     def _instance_profile(self, resource: Resource) -> None:
         for role in resource.facts.get("roles", ()):

@@ -235,6 +235,7 @@ class CapacityWatch:
             words.append(
                 f"{in_service} that ran before this are left running" if in_service else "no machine is left running"
             )
+        sentences = ". ".join([*(capacity.explain(item) for item in missing), ", ".join(words)])
         return {
             "changed": self.changed,
             "failed": outcome == "failed",
@@ -248,12 +249,7 @@ class CapacityWatch:
             ],
             "elsewhere": outcome == "failed" and capacity.elsewhere(missing),
             "waited_seconds": round(seconds, 1),
-            "msg": "\n".join(
-                [
-                    ". ".join([*(capacity.explain(item) for item in missing), ", ".join(words)]) + ".",
-                    *(line for item in missing for line in item.details),
-                ]
-            ),
+            "msg": "\n".join([f"{sentences}.", *(line for item in missing for line in item.details)]),
         }
 
 

@@ -17,7 +17,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import nfs
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.nfs import (
-    FormerMount,
     find_obstacle,
     find_stall,
     former_mounts,
@@ -26,6 +25,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.nfs import (
 from ansible_collections.deeplearning.aws.plugins.modules import wait_for_nfs
 
 from tests.unit.modules import run_node_module
+
+
+def mount(path: str, mounted: bool, taken: bool = False) -> dict[str, Any]:
+    return {"path": path, "mounted": mounted, "taken": taken}
+
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/efs_mount"
 NAME, OWN = "fs-1.efs.us-east-1.amazonaws.com", "ip-10-0-0-4.ec2.internal"
@@ -105,16 +109,16 @@ fs-1:/ /shared nfs4 hard,_netdev,mark 0 0
     [
         (
             "fs-1.efs.us-east-1.amazonaws.com:/ /efs nfs4 rw 0 0\nfs-1:/ /theirs nfs4 rw 0 0",
-            [FormerMount("/efs", True)],
+            [mount("/efs", True)],
         ),
         # mount.efs, with TLS
-        ("127.0.0.1:/ /efs nfs4 rw 0 0", [FormerMount("/efs", True)]),
-        ("fs-1:/ /theirs nfs4 rw 0 0", [FormerMount("/efs", False)]),
+        ("127.0.0.1:/ /efs nfs4 rw 0 0", [mount("/efs", True)]),
+        ("fs-1:/ /theirs nfs4 rw 0 0", [mount("/efs", False)]),
         # A user has mounted something of theirs over it, or in its place.
-        ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [FormerMount("/efs", False, taken=True)]),
+        ("fs-1:/ /efs nfs4 rw 0 0\n/dev/sdb /efs ext4 rw 0 0", [mount("/efs", False, taken=True)]),
     ],
 )
-def test_former_mounts_are_recognized_by_the_mark(mounts: str, places: list[FormerMount]) -> None:
+def test_former_mounts_are_recognized_by_the_mark(mounts: str, places: list[dict[str, Any]]) -> None:
     assert former_mounts(FSTAB, mounts, "mark", "fs-1:/", "/shared") == places
 
 
@@ -145,7 +149,7 @@ def test_a_disabled_line_is_a_former_mount_until_it_is_removed(tmp_path: Path) -
     theirs, ours = "fs-1:/ /efs nfs4 hard,_netdev 0 0", f"fs-1:/ /efs nfs4 hard,_netdev,{mark} 0 0"
     fstab.write_text(f"# {ours}\n{theirs}\n{ours}\n")
     assert line_of("Disable the lines in /etc/fstab", fstab) == [f"# {ours}", theirs, f"#{mark} {ours}"]
-    for mounts, place in (("", FormerMount("/efs", False)), ("fs-1:/ /efs nfs4 rw 0 0", FormerMount("/efs", True))):
+    for mounts, place in (("", mount("/efs", False)), ("fs-1:/ /efs nfs4 rw 0 0", mount("/efs", True))):
         assert former_mounts(fstab.read_text(), mounts, mark, "fs-1:/", "/shared") == [place]
     assert line_of("Remove the disabled lines from /etc/fstab", fstab) == [f"# {ours}", theirs]
 
@@ -187,7 +191,7 @@ def test_a_mount_of_the_other_method_at_the_same_path_is_former(source: str, mou
     fstab, mounts = f"{source} /efs any hard,_netdev,mark 0 0", f"{mounted} /efs nfs4 rw 0 0"
     other = {"fs-1:/": "fs-1.efs.us-east-1.amazonaws.com:/"}.get(source, "fs-1:/")
     assert former_mounts(fstab, mounts, "mark", source, "/efs") == []
-    assert former_mounts(fstab, mounts, "mark", other, "/efs") == [FormerMount("/efs", True)]
+    assert former_mounts(fstab, mounts, "mark", other, "/efs") == [mount("/efs", True)]
 
 
 # The module
