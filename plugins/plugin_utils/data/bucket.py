@@ -119,8 +119,15 @@ class Bucket:
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))
         return (head["ContentLength"], str(head["Metadata"].get("sha256", ""))) if head else None
 
-    def send(self, file: Path, name: str, sha256: str, progress: Callable[[int], None]) -> None:
-        """Upload a file, in several parts at once. Call `progress` with the number of bytes of each."""
+    def send(self, file: Path, name: str, sha256: str, transfer: Callable[[str, int, int], None]) -> None:
+        """Upload a file, in several parts at once. Call `transfer` with what is done, as displays take it."""
+        size, done = file.stat().st_size, 0
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+            transfer(f"sending {name}", done, size)
+
         try:
             self.aws.retrying_client("s3").upload_file(
                 str(file),
@@ -128,7 +135,7 @@ class Bucket:
                 f"{self.prefix}/{name}",
                 ExtraArgs={"Metadata": {"sha256": sha256}, **self._owned},
                 Config=TransferConfig(multipart_chunksize=64 << 20, max_concurrency=8),
-                Callback=progress,
+                Callback=add,
             )
         except S3UploadFailedError as error:
             raise UserError(f"{file.name} cannot be sent to {self.url}: {error}.") from None

@@ -193,19 +193,8 @@ def _send_missing(bucket: Bucket, files: list[LocalFile], display: Display, repl
                 file.part, file.path, partial(display.transfer, f"reading {file.part.name}", total=file.size)
             )
     for file in missing:
-        _send(bucket, file, display)
+        bucket.send(file.path, file.part.name, file.sha256, display.transfer)
     return bool(missing)
-
-
-def _send(bucket: Bucket, file: LocalFile, display: Display) -> None:
-    size, done = file.size, 0
-
-    def add(count: int) -> None:
-        nonlocal done
-        done += count
-        display.transfer(f"sending {file.part.name}", done, size)
-
-    bucket.send(file.path, file.part.name, file.sha256, add)
 
 
 def _recorded(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:

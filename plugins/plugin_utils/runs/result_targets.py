@@ -147,14 +147,7 @@ class S3Folder:
     def store(self, file: RunFile, part: Path, sha256: str) -> None:
         if self.bucket.recorded(file.name) is not None:
             raise self._conflict(file)
-        done = 0
-
-        def add(count: int) -> None:
-            nonlocal done
-            done += count
-            self.transfer(f"sending {file.name}", done, file.size)
-
-        self.bucket.send(part, file.name, sha256, add)
+        self.bucket.send(part, file.name, sha256, self.transfer)
         part.unlink()
 
     def _conflict(self, file: RunFile) -> UserError:
