@@ -84,7 +84,14 @@ class Resource:
         return f"{what} {self.id}{name}"
 
     def as_dict(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in ("kind", "id", "name", "state", "ours", "costs")}
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "ours": self.ours,
+            "costs": self.costs,
+        }
 
 
 @dataclass(frozen=True)

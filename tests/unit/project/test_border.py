@@ -264,7 +264,8 @@ LOOKS_UP_METHODS = {
     "option.py": "of a reader of a setting",
     "readers.py": "of a reader of a setting",
     "upload.py": "of an error",
-    "capacity_watcher.py": "of an answer of AWS",
+    "capacity_watcher.py": "of an answer of AWS; by a decision of our own",
+    "short.py": "of Ansible's own callback, by the name of ours",
     "failures.py": "of Ansible's own block",
 }
 STARTS_PROCESSES = {
