@@ -319,11 +319,8 @@ def _details(group: ScalingGroup, why: FailureKind) -> list[str]:
         setup = group.setups.get(name)
         if setup is None:
             continue
-        if setup.state:
-            lines.append(f"{name}: {setup.step or setup.state}")
-        else:
-            lines.append(f"{name} has not reported. The end of its console:")
-        lines += [f"    {line}" for line in setup.log[-MOST_LINES:]]
+        state = f": {setup.step or setup.state}" if setup.state else " has not reported. The end of its console:"
+        lines += [name + state, *(f"    {line}" for line in setup.log[-MOST_LINES:])]
     return lines
 
 

@@ -139,11 +139,8 @@ class CapacityWatch:
         """Associate the addresses with the machines of their groups. Return whether all are."""
         associated = True
         for address in self.addresses:
-            machines = [
-                machine.id
-                for machine in self._groups[address.group].machines
-                if machine.healthy and not machine.is_ending
-            ]
+            group = self._groups[address.group]
+            machines = [machine.id for machine in group.machines if machine.healthy and not machine.is_ending]
             self.changed |= address.associate(machines)
             associated &= address.is_associated(machines)
         return associated
