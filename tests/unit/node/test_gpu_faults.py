@@ -16,7 +16,7 @@ from deeplearning.gpus import cli as gpus_cli
 from deeplearning.gpus import evidence, faults, held, kernel_log, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MONITOR, PROGRAM, REBOOT, REPLACE, RESET, Fault
-from deeplearning.gpus.reading import Gpu, Reading, RemappedRows
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.runs import blame as blames
 from deeplearning.runs.blame import Blame, blame
 from deeplearning.runs.survey import Unanswered
@@ -92,22 +92,19 @@ def test_each_xid_of_the_table_has_a_level_and_none_is_the_nodes_that_nvidia_cal
     assert {13, 31, 43, 94, 126} <= of_programs and not of_programs & {48, 62, 64, 74, 79, 95, 119, 120, 140}
 
 
-ROWS = RemappedRows(0, 1, pending=False, failed=False)
-
-
 @pytest.mark.parametrize(
     ("gpu", "expected"),
     [
         (Gpu(2), []),
-        (Gpu(2, ecc_corrected=100, ecc_uncorrected=0, remapped_rows=ROWS), []),
+        (Gpu(2, ecc_uncorrected=0, remapping_pending=False, remapping_failed=False), []),
         (Gpu(2, lost="GPU is lost"), [Fault(REBOOT, "GPU 2 is lost: GPU is lost")]),
         (Gpu(2, ecc_uncorrected=3), [Fault(RESET, "GPU 2 has uncorrectable memory errors: 3")]),
         (
-            Gpu(2, remapped_rows=RemappedRows(0, 1, pending=True, failed=False)),
+            Gpu(2, remapping_pending=True, remapping_failed=False),
             [Fault(RESET, "GPU 2 remaps a memory row once it is reset")],
         ),
         (
-            Gpu(2, remapped_rows=RemappedRows(0, 1, pending=True, failed=True)),
+            Gpu(2, remapping_pending=True, remapping_failed=True),
             [Fault(REPLACE, "GPU 2 could not remap a memory row")],
         ),
     ],

@@ -48,7 +48,7 @@ def gpu(index: int, busy: int | None, used: int | None, total: int | None, **mor
 
 def answer(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu, error: str | None = None) -> None:
     """Let NVIDIA's library answer this."""
-    monkeypatch.setattr(nvml, "read", lambda seconds: Reading("595", "13.2", gpus, error))
+    monkeypatch.setattr(nvml, "read", lambda seconds: Reading("595", gpus, error))
 
 
 def files(node: Node) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deeplearning.gpus import nvml
-from deeplearning.gpus.reading import Gpu, GpuProcess, Reading, RemappedRows
+from deeplearning.gpus.reading import Gpu, Reading
 
 from tests.nvml import Gpus
 
@@ -24,17 +24,9 @@ def describe_all(gpus: Gpus) -> None:
         memory_used=2 * GIB,
         memory_reserved=GIB,
         busy=97,
-        temperature=61,
-        milliwatts=512500,
-        ecc_corrected=2**40,
-        ecc_uncorrected=0,
+        ecc_uncorrected=2**40,
         remapped_rows="2 1 1 0",
-        throttle_reasons=0x1 | 0x2 | 0x4 | 0x40,
-        persistence=1,
         mig=0,
-        nvlinks="1" * 17 + "0",
-        gpu7_uuid="GPU-7777",
-        gpu7_serial="1650522003833",
         gpu7_bus_id="00000000:53:00.0",
         gpu7_processes=f"41:1024 42:{2**64 - 1}",
     )
@@ -43,43 +35,33 @@ def describe_all(gpus: Gpus) -> None:
 def test_all_of_eight_gpus(gpus: Gpus) -> None:
     describe_all(gpus)
     reading = nvml.read()
-    assert (reading.driver, reading.cuda, reading.error) == ("595.91.07", "13.2", None)
+    assert (reading.driver, reading.error) == ("595.91.07", None)
     assert [gpu.index for gpu in reading.gpus] == list(range(8))
     assert reading.gpus[7] == Gpu(
         index=7,
-        name="NVIDIA H100",
-        uuid="GPU-7777",
-        serial="1650522003833",
         bus_id="00000000:53:00.0",
         memory_total=80 * GIB,
         memory_used=2 * GIB,
         busy_percent=97,
-        temperature=61,
-        watts=512.5,
-        ecc_corrected=2**40,
-        ecc_uncorrected=0,
-        remapped_rows=RemappedRows(correctable=2, uncorrectable=1, pending=True, failed=False),
-        throttled=("sw_power_cap", "hw_thermal_slowdown"),
-        persistence=True,
+        ecc_uncorrected=2**40,
+        remapping_pending=True,
+        remapping_failed=False,
         mig=False,
-        links_up=17,
-        links_down=1,
-        processes=(GpuProcess(pid=41, memory_bytes=1024), GpuProcess(pid=42, memory_bytes=None)),
+        processes=(41, 42),
     )
-    gpus.set(mig=1, persistence=0, nvlinks=None, remapped_rows="0 0 0 1")
+    gpus.set(mig=1, remapped_rows="0 0 0 1")
     gpu = nvml.read().gpus[0]
-    assert (gpu.mig, gpu.persistence, gpu.links_up, gpu.links_down) == (True, False, None, None)
-    assert gpu.remapped_rows == RemappedRows(correctable=0, uncorrectable=0, pending=False, failed=True)
+    assert (gpu.mig, gpu.remapping_pending, gpu.remapping_failed) == (True, False, True)
 
 
 def test_more_processes_than_expected(gpus: Gpus) -> None:
     gpus.set(count=1, processes=" ".join(f"{pid}:{pid * 10}" for pid in range(1, 201)))
-    assert nvml.read().gpus[0].processes[199] == GpuProcess(pid=200, memory_bytes=2000)
+    assert nvml.read().gpus[0].processes[199] == 200
 
 
 def test_what_a_gpu_does_not_support_is_none(gpus: Gpus) -> None:
     gpus.set(count=1)
-    assert nvml.read().gpus == (Gpu(index=0, name="NVIDIA H100"),)
+    assert nvml.read().gpus == (Gpu(index=0),)
 
 
 def test_a_gpu_that_is_lost_leaves_the_others(gpus: Gpus) -> None:
@@ -87,7 +69,7 @@ def test_a_gpu_that_is_lost_leaves_the_others(gpus: Gpus) -> None:
     gpus.set(gpu3_lost=1)
     reading = nvml.read()
     assert reading.gpus[3] == Gpu(index=3, lost="GPU is lost")
-    assert [gpu.lost for gpu in reading.gpus].count(None) == 7 and reading.gpus[4].uuid is None
+    assert [gpu.lost for gpu in reading.gpus].count(None) == 7 and reading.gpus[4].bus_id is None
 
 
 @pytest.mark.stand_in("NVIDIA's library: made-up GPUs")
@@ -138,20 +120,22 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { return %s; }
 const char *nvmlErrorString(int code) { return code == 16 ? "GPU requires reset" : 0; }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *info) { info[0] = 7; info[2] = 5; return 0; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *mask) { *mask = 8; return 0; }
+int nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, unsigned *processes) {
+    *count = 1; processes[0] = 41; return 0;
+}
 int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) { return 999; }
-int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { return %s; }
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) { return %s; }
 """
 
 
 def test_functions_that_an_old_driver_lacks(gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_library(tmp_path, monkeypatch, FEW % ("0", "3"))
-    expected = [Gpu(index=index, memory_total=7, memory_used=5, throttled=("hw_slowdown",)) for index in range(2)]
+    expected = [Gpu(index=index, memory_total=7, memory_used=5, processes=(41,)) for index in range(2)]
     assert nvml.read() == Reading(gpus=tuple(expected))
 
 
 @pytest.mark.parametrize(
-    "handle, power, words",
+    "handle, mig, words",
     [
         ("0", "16", "GPU requires reset"),
         ("0", "15", "NVML's error 15"),
@@ -159,9 +143,9 @@ def test_functions_that_an_old_driver_lacks(gpus: Gpus, tmp_path: Path, monkeypa
     ],
 )
 def test_devices_that_answer_nothing(
-    handle: str, power: str, words: str, gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    handle: str, mig: str, words: str, gpus: Gpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_library(tmp_path, monkeypatch, FEW % (handle, power))
+    compile_library(tmp_path, monkeypatch, FEW % (handle, mig))
     assert nvml.read().gpus[0] == Gpu(index=0, lost=words)
 
 

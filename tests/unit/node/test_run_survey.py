@@ -17,7 +17,7 @@ from deeplearning.data import staging
 from deeplearning.gpus import cli as gpus_cli
 from deeplearning.gpus import evidence, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
-from deeplearning.gpus.reading import Gpu, GpuProcess, Reading
+from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.runs import own_copy, survey, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.node_selection import Situation, SurveyVerdict, judge_surveys
@@ -428,7 +428,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
 
 
 def test_many_processes_are_counted_and_the_service_of_mps_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Reading(gpus=(Gpu(0, processes=tuple(GpuProcess(2**22 + number, None) for number in range(1, 12))),))
+    held = Reading(gpus=(Gpu(0, processes=tuple(2**22 + number for number in range(1, 12))),))
     assert in_use.holders(held).endswith(f"process {2**22 + 8}, 3 more")
     monkeypatch.setattr(in_use.atomic_file, "read_or_none", lambda path: "nvidia-cuda-mps\n")
     assert in_use.holders(held) == ""

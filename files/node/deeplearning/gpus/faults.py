@@ -147,11 +147,10 @@ def _of_gpu(gpu: Gpu) -> Iterable[Fault]:
         yield _fault(REBOOT, f"GPU {gpu.index} is lost: {gpu.lost}")
     if gpu.ecc_uncorrected:
         yield _fault(RESET, f"GPU {gpu.index} has uncorrectable memory errors: {gpu.ecc_uncorrected}")
-    rows = gpu.remapped_rows
-    if rows and rows.failed:
+    if gpu.remapping_failed:
         # [M] The GPU has no spare row left.
         yield _fault(REPLACE, f"GPU {gpu.index} could not remap a memory row")
-    elif rows and rows.pending:
+    elif gpu.remapping_pending:
         # [M] A reset makes the driver use the spare row.
         yield _fault(RESET, f"GPU {gpu.index} remaps a memory row once it is reset")
 

@@ -22,7 +22,7 @@ def holders(reading: Reading) -> str:
 def _names(reading: Reading) -> Iterator[str]:
     for gpu in reading.gpus:
         for process in gpu.processes:
-            program = (atomic_file.read_or_none(f"/proc/{process.pid}/comm") or "").strip()
+            program = (atomic_file.read_or_none(f"/proc/{process}/comm") or "").strip()
             if program not in SERVICES:
                 name = f" ({program})" if program else ""
-                yield f"GPU {gpu.index} holds memory of process {process.pid}{name}"
+                yield f"GPU {gpu.index} holds memory of process {process}{name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from deeplearning import programs
 from deeplearning.contract import bounded_program
-from deeplearning.gpus.reading import Gpu, GpuProcess, Reading, RemappedRows
+from deeplearning.gpus.reading import Gpu, Reading
 
 SECONDS = 60.0
 """Without the persistence daemon, the driver initializes the GPUs first: up to 30 s for eight."""
@@ -40,12 +40,4 @@ def _parse(answer: dict[str, Any]) -> Reading:
 
 
 def _gpu(fields: dict[str, Any]) -> Gpu:
-    rows = fields.get("remapped_rows")
-    return Gpu(
-        **{
-            **fields,
-            "remapped_rows": rows and RemappedRows(**rows),
-            "throttled": tuple(fields.get("throttled", ())),
-            "processes": tuple(GpuProcess(**process) for process in fields.get("processes", ())),
-        }
-    )
+    return Gpu(**{**fields, "processes": tuple(fields.get("processes", ()))})

@@ -20,20 +20,9 @@ INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND = 7, 13
 NO_ANSWER = (15, 16)
 """NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the device answers nothing else either."""
 TEXT_BYTES = 96
-"""The longest of NVML's sizes for names and uuids. A serial number has 30 at most."""
-MOST_LINKS = 36
-CORRECTED, UNCORRECTED, VOLATILE, SENSOR = 0, 1, 0, 0
-THROTTLED = {
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x200: "board_limit",
-    0x400: "reliability",
-}
-"""Reasons of a lower clock, as nvidia-smi names them. An idle GPU and clocks that a person has set are none."""
+"""More than NVML's size for the version of the driver."""
+UNCORRECTED, VOLATILE = 1, 0
+RUNNING_PROCESSES = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
 
 
 class MemoryInfo(ctypes.Structure):
@@ -103,9 +92,9 @@ class Nvml:
         self.call(function, *arguments, byref(result))
         return int(result.value)
 
-    def text(self, function: str, *arguments: Any, size: int = TEXT_BYTES) -> str:
-        result = ctypes.create_string_buffer(size)
-        self.call(function, *arguments, result, size)
+    def text(self, function: str) -> str:
+        result = ctypes.create_string_buffer(TEXT_BYTES)
+        self.call(function, result, TEXT_BYTES)
         return result.value.decode(errors="replace")
 
     def structure(self, function: str, device: Any, result: Any) -> Any:
@@ -135,12 +124,6 @@ def describe(nvml: Nvml, index: int) -> dict[str, Any]:
 
 
 def _describe(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
-    def text(function: str, size: int = TEXT_BYTES) -> Any:
-        return optional(lambda: nvml.text(function, device, size=size))
-
-    def number(function: str, *arguments: int, kind: type[Any] = ctypes.c_uint) -> Any:
-        return optional(lambda: nvml.number(function, kind, device, *arguments))
-
     newest = MemoryInfoV2(version=ctypes.sizeof(MemoryInfoV2) | 2 << 24)
     memory = optional(
         lambda: nvml.structure("nvmlDeviceGetMemoryInfo_v2", device, newest),
@@ -148,46 +131,25 @@ def _describe(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
     )
     busy = optional(lambda: nvml.structure("nvmlDeviceGetUtilizationRates", device, Utilization()))
     pci = optional(lambda: nvml.structure("nvmlDeviceGetPciInfo_v3", device, PciInfo()))
-    milliwatts, persistence = number("nvmlDeviceGetPowerUsage"), number("nvmlDeviceGetPersistenceMode")
-    links = _links(nvml, device)
     return {
-        "name": text("nvmlDeviceGetName"),
-        "uuid": text("nvmlDeviceGetUUID"),
-        "serial": text("nvmlDeviceGetSerial", size=30),
         "bus_id": pci and pci.bus_id.decode(errors="replace"),
         "memory_total": memory and memory.total,
         "memory_used": memory and memory.used,
         "busy_percent": busy and busy.gpu,
-        "temperature": number("nvmlDeviceGetTemperature", SENSOR),
-        "watts": None if milliwatts is None else milliwatts / 1000,
-        "ecc_corrected": number("nvmlDeviceGetTotalEccErrors", CORRECTED, VOLATILE, kind=ctypes.c_ulonglong),
-        "ecc_uncorrected": number("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE, kind=ctypes.c_ulonglong),
-        "remapped_rows": optional(lambda: _remapped_rows(nvml, device)),
-        "throttled": _throttled(nvml, device),
-        "persistence": None if persistence is None else bool(persistence),
+        "ecc_uncorrected": optional(
+            partial(nvml.number, "nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong, device, UNCORRECTED, VOLATILE)
+        ),
+        **(optional(lambda: _remapped_rows(nvml, device)) or {}),
         "mig": optional(lambda: _mig(nvml, device)),
-        "links_up": sum(links) if links else None,
-        "links_down": len(links) - sum(links) if links else None,
-        "processes": _processes(nvml, device),
+        "processes": optional(*(partial(_processes, nvml, name, device) for name in RUNNING_PROCESSES)) or [],
     }
 
 
-def _remapped_rows(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
+def _remapped_rows(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, bool]:
     rows = [ctypes.c_uint() for _number in range(4)]
     nvml.call("nvmlDeviceGetRemappedRows", device, *map(byref, rows))
-    correctable, uncorrectable, pending, failed = (row.value for row in rows)
-    return {
-        "correctable": correctable,
-        "uncorrectable": uncorrectable,
-        "pending": bool(pending),
-        "failed": bool(failed),
-    }
-
-
-def _throttled(nvml: Nvml, device: ctypes.c_void_p) -> list[str]:
-    functions = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    mask = optional(*(partial(nvml.number, name, ctypes.c_ulonglong, device) for name in functions)) or 0
-    return [reason for bit, reason in THROTTLED.items() if mask & bit]
+    _correctable, _uncorrectable, pending, failed = (bool(row.value) for row in rows)
+    return {"remapping_pending": pending, "remapping_failed": failed}
 
 
 def _mig(nvml: Nvml, device: ctypes.c_void_p) -> bool:
@@ -196,27 +158,7 @@ def _mig(nvml: Nvml, device: ctypes.c_void_p) -> bool:
     return bool(current.value)
 
 
-def _links(nvml: Nvml, device: ctypes.c_void_p) -> list[bool]:
-    """Return the state of each NVLink: True if it is active."""
-    function = "nvmlDeviceGetNvLinkState"
-    states = [optional(partial(nvml.number, function, ctypes.c_uint, device, link)) for link in range(MOST_LINKS)]
-    return [bool(state) for state in states if state is not None]
-
-
-def _processes(nvml: Nvml, device: ctypes.c_void_p) -> list[dict[str, Any]]:
-    functions = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
-    processes = optional(*(partial(_running, nvml, name, device) for name in functions)) or []
-    unknown = ctypes.c_ulonglong(-1).value
-    return [
-        {
-            "pid": process.pid,
-            "memory_bytes": None if process.used_gpu_memory == unknown else process.used_gpu_memory,
-        }
-        for process in processes
-    ]
-
-
-def _running(nvml: Nvml, function: str, device: ctypes.c_void_p) -> list[ProcessInfo]:
+def _processes(nvml: Nvml, function: str, device: ctypes.c_void_p) -> list[int]:
     room = 64
     while True:
         count, processes = ctypes.c_uint(room), (ProcessInfo * room)()
@@ -227,7 +169,7 @@ def _running(nvml: Nvml, function: str, device: ctypes.c_void_p) -> list[Process
                 raise
             room = max(2 * room, count.value + 8)
         else:
-            return list(processes[: count.value])
+            return [process.pid for process in processes[: count.value]]
 
 
 def read() -> dict[str, Any]:
@@ -239,10 +181,8 @@ def read() -> dict[str, Any]:
         return {"error": f"NVIDIA's library cannot be loaded: {error}"}
     except NvmlError as error:
         return {"error": f"NVIDIA's library cannot be used: {error}"}
-    cuda = optional(lambda: nvml.number("nvmlSystemGetCudaDriverVersion_v2", ctypes.c_int))
     return {
         "driver": optional(lambda: nvml.text("nvmlSystemGetDriverVersion")),
-        "cuda": cuda and f"{cuda // 1000}.{cuda % 1000 // 10}",
         "gpus": [describe(nvml, index) for index in range(count)],
     }
 
