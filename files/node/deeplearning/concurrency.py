@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -79,7 +79,7 @@ def with_files(call: Callable[[Item], Answer], items: Sequence[Item]) -> list[An
         return [answer for answers in pool.map(lambda part: [call(item) for item in part], parts) for answer in answers]
 
 
-def in_order(calls: Iterable[Callable[[], Answer]], at_once: int) -> Iterator[Answer]:
+def in_order(calls: Iterable[Callable[[], Answer]], at_once: int) -> Generator[Answer, None, None]:
     """Make calls, so many at a time, and yield their answers in the order of the calls.
 
     No more answers than that are held. The first error ends it: what runs then is awaited, and nothing else is called.

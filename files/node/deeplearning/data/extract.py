@@ -24,20 +24,20 @@ import shutil
 import tarfile
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable
 
 from deeplearning import safe_files, safe_paths
+from deeplearning.concurrency import in_order
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS
 from deeplearning.contract.errors import UserError
 from deeplearning.data.links import create_links
 from deeplearning.data.packed import BadArchive, File, files_of
-from deeplearning.data.ranged_reader import Checksum, Source
+from deeplearning.data.ranged_reader import Source
 from deeplearning.data.sources import Progress
 
 MARKER_BYTES = 64 * 1024 * 1024
@@ -47,7 +47,7 @@ RECORDS = ".deeplearning.parts"
 LISTED = 100
 """How many files the marker lists with their sizes. The rename that put them there put all of them there."""
 
-WRITERS = 16
+WRITERS = 32
 """Several small files are written at once, because each takes a shared file system some milliseconds."""
 SMALL = 4 << 20
 """Files up to this size are held in memory meanwhile."""
@@ -130,7 +130,7 @@ def show(folder: UnpackFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
     exists = folder.exists()
     if exists:
         safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    version = _version_at(folder) if exists else ""
+    version = str(marker_of(folder.path).get("version", "")) if exists else ""
     if exists and version != manifest["version"]:
         raise UserError(
             f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
@@ -186,17 +186,16 @@ def _unpacked(
 ) -> dict[str, Any]:
     """Unpack a part, compare it with its checksum, and return its record."""
     done: dict[str, Any] = {"files": 0, "some": {}}
-    checksum = Checksum()
-    with _Writers(folder.partial(attempt), part["name"]) as writers:
-        _compare_files(source, part)
-        with source.open(part["name"], part["size"], progress, checksum) as opened:
-            for file in files_of(opened, part):
-                name = _inside(part, file.name)
-                writers.write(name, file)
-                done["files"] += 1
-                if len(done["some"]) < LISTED:
-                    done["some"][str(name)] = file.size
-    _compare(source, part, checksum, progress)
+    _compare_files(source, part)
+    with source.open(part["name"], part["size"], progress) as opened:
+        for _written in in_order(_writes(folder.partial(attempt), part, opened, done), WRITERS):
+            pass
+        sha256 = opened.raw.sha256()
+    if sha256 != part["sha256"]:
+        raise BadArchive(
+            f"{source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was staged: it "
+            "was replaced since. Stage it again with -e stage_replace=true."
+        )
     return done
 
 
@@ -236,16 +235,6 @@ def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
             )
 
 
-def _compare(source: Source, part: Mapping[str, Any], checksum: Checksum, progress: Callable[[int], None]) -> None:
-    with source.open(part["name"], part["size"], progress, checksum) as opened:
-        sha256 = checksum.complete(opened)
-    if sha256 != part["sha256"]:
-        raise BadArchive(
-            f"{source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was staged: it "
-            "was replaced since. Stage it again with -e stage_replace=true."
-        )
-
-
 @contextlib.contextmanager
 def _error_messages(folder: UnpackFolder, attempt: str, part: Mapping[str, Any]) -> Iterator[None]:
     """Turn the errors of a damaged archive, of a full disk and of a folder that was removed into messages."""
@@ -266,55 +255,44 @@ def _error_messages(folder: UnpackFolder, attempt: str, part: Mapping[str, Any])
         raise
 
 
-class _Writers:
-    """Write small files several at a time, and large ones as they are read. Raise the first error."""
-
-    def __init__(self, folder: Path, part: str) -> None:
-        self._folder, self._part = folder, part
-        # If another node removes the folder, it is not created again.
-        self._created = {Path(".")}
-
-    def __enter__(self) -> _Writers:
-        self._pool = ThreadPoolExecutor(WRITERS)
-        self._pending: deque[Future[None]] = deque()
-        return self
-
-    def write(self, name: Path, file: File) -> None:
-        if name.parent not in self._created:
-            with self._naming(file):
-                for folder in reversed(name.parents):
-                    if folder not in self._created:
-                        safe_paths.own_folder(str(self._folder / folder))
-                        self._created.add(folder)
+def _writes(
+    folder: Path, part: Mapping[str, Any], opened: IO[bytes], done: dict[str, Any]
+) -> Iterator[Callable[[], None]]:
+    """Yield the calls that write a part's small files, and write large ones as they are read. Record all in `done`."""
+    # If another node removes the folder, it is not created again.
+    created = {Path(".")}
+    for file in files_of(opened, part):
+        name = _inside(part, file.name)
+        done["files"] += 1
+        if len(done["some"]) < LISTED:
+            done["some"][str(name)] = file.size
+        with _naming(part, file):
+            for above in reversed(name.parents):
+                if above not in created:
+                    safe_paths.own_folder(str(folder / above))
+                    created.add(above)
         if file.size > SMALL:
-            with file.open() as packed:
-                self._put(name, file, packed)
-            return
-        # Only this thread reads the archive.
-        self._pending.append(self._pool.submit(self._put, name, file, io.BytesIO(file.open().read())))
-        while len(self._pending) > 2 * WRITERS:
-            self._pending.popleft().result()
+            _write(folder / name, part, file, file.open())
+        else:
+            # Only this thread reads the archive.
+            yield partial(_write, folder / name, part, file, io.BytesIO(file.open().read()))
 
-    def _put(self, name: Path, file: File, content: IO[bytes]) -> None:
-        with self._naming(file):
-            _put(self._folder / name, content)
 
-    @contextlib.contextmanager
-    def _naming(self, file: File) -> Iterator[None]:
-        """Blame the archive for what is in a file's way, because no other user can write here."""
-        try:
-            yield
-        except safe_paths.WrongKind:
-            raise BadArchive(
-                f"{self._part} has a file {file.name!r}, whose path collides with another file of the set: pack it "
-                "without one of them, and stage it again."
-            ) from None
+def _write(target: Path, part: Mapping[str, Any], file: File, content: IO[bytes]) -> None:
+    with _naming(part, file):
+        _put(target, content)
 
-    def __exit__(self, kind: Any, *_: object) -> None:
-        self._pool.shutdown(wait=True)
-        if kind is None:
-            for future in self._pending:
-                future.result()
+
+@contextlib.contextmanager
+def _naming(part: Mapping[str, Any], file: File) -> Iterator[None]:
+    """Blame the archive for what is in a file's way, because no other user can write here."""
+    try:
+        yield
+    except safe_paths.WrongKind:
+        raise BadArchive(
+            f"{part['name']} has a file {file.name!r}, whose path collides with another file of the set: pack it "
+            "without one of them, and stage it again."
+        ) from None
 
 
 def _put(target: Path, content: IO[bytes]) -> None:
@@ -340,10 +318,6 @@ def _inside(part: Mapping[str, Any], name: str) -> Path:
     if path.parts[0] == RECORDS:
         raise BadArchive(f"{part['name']} has a file {name!r}, and {RECORDS} is a name of ours: pack it without.")
     return path
-
-
-def _version_at(folder: UnpackFolder) -> str:
-    return str(marker_of(folder.path).get("version", ""))
 
 
 def marker_of(folder: Path) -> dict[str, Any]:

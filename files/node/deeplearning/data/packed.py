@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ class File:
     open: Callable[[], IO[bytes]]
 
 
-def files_of(opened: io.BufferedReader, part: Mapping[str, Any]) -> Iterator[File]:
+def files_of(opened: IO[bytes], part: Mapping[str, Any]) -> Iterator[File]:
     kind = part["kind"]
     if kind == "file":
         yield File(part["name"], part["size"], lambda: opened)
@@ -35,14 +34,14 @@ def files_of(opened: io.BufferedReader, part: Mapping[str, Any]) -> Iterator[Fil
         yield from _tarred(opened, is_packed=kind == "tar.gz")
 
 
-def _zipped(opened: io.BufferedReader) -> Iterator[File]:
+def _zipped(opened: IO[bytes]) -> Iterator[File]:
     with zipfile.ZipFile(opened) as archive:
         for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
             if not member.is_dir():
                 yield File(member.filename, member.file_size, partial(archive.open, member))
 
 
-def _tarred(opened: io.BufferedReader, is_packed: bool) -> Iterator[File]:
+def _tarred(opened: IO[bytes], is_packed: bool) -> Iterator[File]:
     """Skip links and devices in a tar.gz, because published sources contain them. Refuse them in a tar."""
     with tarfile.open(fileobj=opened, mode="r|gz" if is_packed else "r:", tarinfo=StrictTarInfo) as archive:
         for member in archive:

@@ -6,13 +6,13 @@ import hashlib
 import io
 import json
 import os
-from collections import deque
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Union
 
 from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
+from deeplearning.concurrency import in_order
 from deeplearning.contract import manifest
 from deeplearning.contract.errors import UserError
 from deeplearning.data.packed import BadArchive
@@ -25,23 +25,16 @@ Fetch = Callable[[int, int], Bytes]
 class RangedReader(io.RawIOBase):
     """A file that can be sought in, as zipfile and tarfile require. It requests the next pieces while one is read.
 
-    Archives of many small files are read from their beginning to their end. The longer it is read in order, the more
-    pieces are requested ahead, twice as many each time.
+    Archives of many small files are read from their beginning to their end, and their checksum is computed meanwhile.
     """
 
-    def __init__(
-        self,
-        fetch: Fetch,
-        size: int,
-        taken: Callable[[int, Bytes], None] = lambda _start, _piece: None,
-    ) -> None:
-        """`taken` is called with each piece that is read and its position, in the order of reading."""
-        self._fetch, self.size, self._taken = fetch, size, taken
-        self._position = 0
-        self._start, self._piece = 0, memoryview(b"")
-        self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS)
-        self._ahead: deque[tuple[int, Future[Bytes]]] = deque()
-        self._requested = self._window = 0
+    def __init__(self, fetch: Fetch, size: int, progress: Callable[[int], None]) -> None:
+        """`progress` is called with the size of each piece that is read, in the order of reading."""
+        self._fetch, self._size, self._progress = fetch, size, progress
+        self._position = self._start = 0
+        self._piece = memoryview(b"")
+        self._pieces = self._pieces_from(0)
+        self._sha256, self._hashed = hashlib.sha256(), 0
 
     def readable(self) -> bool:
         return True
@@ -53,75 +46,50 @@ class RangedReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self.size - self._position)
+        count = min(len(buffer), self._size - self._position)
         if count <= 0:
             return 0
         if not self._start <= self._position < self._start + len(self._piece):
-            self._start, piece = self._next_piece()
-            self._piece = memoryview(piece)
+            self._read_piece()
         begin = self._position - self._start
         content = self._piece[begin : begin + count]
         buffer[: len(content)] = content
         self._position += len(content)
         return len(content)
 
-    def _next_piece(self) -> tuple[int, Bytes]:
-        """Return the piece at the position, and request those that follow it."""
-        next_start = self._ahead[0][0] if self._ahead else self._requested
-        if not next_start <= self._position < next_start + RANGE_BYTES:
-            self._forget()
-            self._requested = self._position
-        if not self._ahead:
-            self._window = 0
+    def _read_piece(self) -> None:
+        """Read the piece at the position: the next one, unless it was sought elsewhere."""
+        self._start += len(self._piece)
         self._piece = memoryview(b"")
-        self._request(1)
-        start, future = self._ahead.popleft()
-        self._window = min(max(1, 2 * self._window), PARALLEL_REQUESTS - 1)
-        self._request(self._window)
-        piece = future.result()
-        self._taken(start, piece)
-        return start, piece
+        if not self._start <= self._position < self._start + RANGE_BYTES:
+            self._pieces.close()
+            self._start, self._pieces = self._position, self._pieces_from(self._position)
+        self._piece = memoryview(next(self._pieces))
+        self._progress(len(self._piece))
+        if self._start <= self._hashed:
+            self._sha256.update(self._piece[self._hashed - self._start :])
+            self._hashed = max(self._hashed, self._start + len(self._piece))
 
-    def _request(self, pieces: int) -> None:
-        while len(self._ahead) < pieces and self._requested < self.size:
-            count = min(RANGE_BYTES, self.size - self._requested)
-            self._ahead.append((self._requested, self._pool.submit(self._fetch, self._requested, count)))
-            self._requested += count
+    def _pieces_from(self, start: int) -> Generator[Bytes, None, None]:
+        starts = range(start, self._size, RANGE_BYTES)
+        calls = (partial(self._fetch, start, min(RANGE_BYTES, self._size - start)) for start in starts)
+        return in_order(calls, PARALLEL_REQUESTS)
 
-    def _forget(self) -> None:
-        """Cancel the requests that wait. Those that run end by themselves."""
-        for _start, future in self._ahead:
-            future.cancel()
-        self._ahead.clear()
-
-    def close(self) -> None:
-        self._forget()
-        self._pool.shutdown(wait=False)
-        super().close()
-
-
-class Checksum:
-    """The SHA-256 of a file, computed while an archive is read in pieces from its beginning to its end."""
-
-    def __init__(self) -> None:
-        self._sha256, self._done = hashlib.sha256(), 0
-
-    def add(self, start: int, piece: Bytes) -> None:
-        if start <= self._done:
-            self._sha256.update(memoryview(piece)[self._done - start :])
-            self._done = max(self._done, start + len(piece))
-
-    def complete(self, opened: io.BufferedReader) -> str:
-        """Read what the archive did not need, with a reader that adds to this checksum, and return it."""
-        opened.seek(self._done)
-        while opened.read(RANGE_BYTES):
+    def sha256(self) -> str:
+        """Read what the archive did not need, and return the SHA-256 of all."""
+        self.seek(self._hashed)
+        while self.read(RANGE_BYTES):
             pass
         return self._sha256.hexdigest()
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
 
 
 class Source:
@@ -173,15 +141,8 @@ class Source:
             self._tags[name] = self._aws.call("s3", "head_object", Bucket=self._bucket, Key=key)["ETag"]
         return self._tags[name]
 
-    def open(
-        self,
-        name: str,
-        size: int,
-        progress: Callable[[int], None],
-        checksum: Checksum | None = None,
-    ) -> io.BufferedReader:
+    def open(self, name: str, size: int, progress: Callable[[int], None]) -> io.BufferedReader[RangedReader]:
         """Open a part. `progress` is called with the size of each piece that was read."""
-
         # All pieces are of one object, although others may replace it meanwhile.
         only = {"IfMatch": self._tag(name)} if self._aws else {}
 
@@ -193,12 +154,7 @@ class Source:
                 )
             return piece
 
-        def taken(start: int, piece: Bytes) -> None:
-            progress(len(piece))
-            if checksum:
-                checksum.add(start, piece)
-
-        return io.BufferedReader(RangedReader(fetch, size, taken))
+        return io.BufferedReader(RangedReader(fetch, size, progress))
 
     def _bytes(self, name: str, start: int, count: int, **only: str) -> Bytes:
         if self._aws is None:
