@@ -73,7 +73,7 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def staged(efs: Path, *arguments: Any) -> dict[str, Any]:
-    return stage(StagingRequest(*arguments), str(efs), lambda _event: None)
+    return stage(StagingRequest(arguments[0], efs, *arguments[1:]), lambda _event: None)
 
 
 class Web:
@@ -172,7 +172,7 @@ def test_a_wrong_checksum_is_refused_and_the_file_is_removed(efs: Path, web: Any
     web.files["/tiny.tar.gz"] = archive(one=b"something else")
     with pytest.raises(UserError, match="tiny.tar.gz has the SHA-256 .*, and .* is published"):
         staged(efs, "tiny", web.home)
-    assert not show(StagingRequest("tiny"), str(efs))["there"]
+    assert not show(StagingRequest("tiny", efs))["there"]
     assert os.listdir(efs / "data/.tiny.partial") == []
     web.files["/tiny.tar.gz"] = WHOLE
     assert staged(efs, "tiny", web.home)["changed"]
@@ -195,10 +195,10 @@ def test_files_that_are_compressed_separately_are_unpacked(efs: Path, web: Any) 
 
 def test_a_file_sent_by_the_operator_is_received_in_parts_and_removed_after_use(efs: Path) -> None:
     key, tell = md5(WHOLE), lambda _event: None
-    request = StagingRequest("tiny")
-    receive(request, str(efs), key, 0, iter([WHOLE[:30]]), tell)
-    assert show(request, str(efs), key)["received"] == 30
-    path = receive(request, str(efs), key, 30, iter([WHOLE[30:]]), tell)["path"]
+    request = StagingRequest("tiny", efs)
+    receive(request, key, 0, iter([WHOLE[:30]]), tell)
+    assert show(request, key)["received"] == 30
+    path = receive(request, key, 30, iter([WHOLE[30:]]), tell)["path"]
     assert staged(efs, "tiny", path)["changed"]
     assert not Path(path).exists()
 
@@ -206,23 +206,21 @@ def test_a_file_sent_by_the_operator_is_received_in_parts_and_removed_after_use(
 def test_two_senders_of_the_same_file_do_not_corrupt_it(efs: Path) -> None:
     """What a playbook that was killed has started may send on while the next run does."""
     key, tell = md5(WHOLE), lambda _event: None
-    request = StagingRequest("tiny")
+    request = StagingRequest("tiny", efs)
 
     def rest() -> Iterator[bytes]:
         yield WHOLE[30:40]
-        at = show(request, str(efs), key)["received"]
-        receive(request, str(efs), key, at, iter([WHOLE[at:]]), tell)
+        at = show(request, key)["received"]
+        receive(request, key, at, iter([WHOLE[at:]]), tell)
         yield WHOLE[40:50]
 
-    receive(request, str(efs), key, 0, iter([WHOLE[:30]]), tell)
-    path = receive(request, str(efs), key, 30, rest(), tell)["path"]
+    receive(request, key, 0, iter([WHOLE[:30]]), tell)
+    path = receive(request, key, 30, rest(), tell)["path"]
     assert md5(Path(path).read_bytes()) == key
 
 
 def test_a_sent_file_with_a_wrong_checksum_is_removed(efs: Path) -> None:
-    path = receive(StagingRequest("tiny"), str(efs), "0" * 32, 0, iter([archive(one=b"?")]), lambda _event: None)[
-        "path"
-    ]
+    path = receive(StagingRequest("tiny", efs), "0" * 32, 0, iter([archive(one=b"?")]), lambda _event: None)["path"]
     with pytest.raises(UserError, match="another data_source"):
         staged(efs, "tiny", path)
     assert not Path(path).exists()
@@ -295,28 +293,28 @@ def bucket(tmp_path: Path) -> Path:
 
 
 def test_a_staged_set_is_unpacked_to_the_nodes_disk(efs: Path, bucket: Path, tmp_path: Path) -> None:
-    request = StagingRequest("photos", "", True, str(bucket))
-    assert not show(request, str(efs))["there"]
-    result = stage(request, str(efs), lambda _event: None)
+    request = StagingRequest("photos", efs, "", True, str(bucket))
+    assert not show(request)["there"]
+    result = stage(request, lambda _event: None)
     folder = Path(result["path"])
     assert result["there"] and result["changed"] and folder.parent == tmp_path / "node"
     assert {str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.name != ".deeplearning.json"} == set(
         contents()
     )
-    assert not stage(request, str(efs), lambda _event: None)["changed"]
+    assert not stage(request, lambda _event: None)["changed"]
     assert sorted(path.name for path in folder.parent.iterdir()) == [f".{folder.name}.lock", folder.name]
     assert list(efs.iterdir()) == []
 
 
 def test_another_version_than_what_is_staged_now_is_refused(efs: Path, bucket: Path) -> None:
-    request = StagingRequest("photos", "", True, str(bucket))
-    folder = Path(stage(request, str(efs), lambda _event: None)["path"])
+    request = StagingRequest("photos", efs, "", True, str(bucket))
+    folder = Path(stage(request, lambda _event: None)["path"])
     manifest(bucket / "photos", "a.tar", name="photos", version="2" * 16)
     with pytest.raises(UserError, match=f"{folder} is another version of photos than what is staged: remove it"):
-        show(request, str(efs))
+        show(request)
     # Without what it came from, it is used as it is.
     (bucket / "photos/manifest.json").unlink()
-    assert show(request, str(efs))["there"]
+    assert show(request)["there"]
 
 
 def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> None:
@@ -324,11 +322,11 @@ def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> N
     shared.mkdir(parents=True)
     (shared / "mine").write_text("mine")
     (shared / ".deeplearning.json").write_text('{"version": "1", "files": {"mine": 4}}')
-    request = StagingRequest("photos", "", True, str(bucket))
-    assert stage(request, str(efs), lambda _event: None)["there"]
+    request = StagingRequest("photos", efs, "", True, str(bucket))
+    assert stage(request, lambda _event: None)["there"]
     (shared / ".deeplearning.json").write_text('{"version": "2", "files": {"mine": 4}}')
     with pytest.raises(UserError, match="is another version of photos than what is staged"):
-        show(request, str(efs))
+        show(request)
 
 
 def test_an_incomplete_shared_set_is_not_copied(efs: Path, bucket: Path) -> None:
@@ -367,12 +365,12 @@ def test_a_named_set_in_one_archive_of_the_bucket_is_refused(efs: Path, bucket: 
 
 def test_a_set_that_is_neither_staged_nor_a_folder_is_refused_before_anything_is_done(efs: Path, bucket: Path) -> None:
     for name in ("pictures", "/efs/pictures"):
-        request = StagingRequest(name, "", True, str(bucket))
+        request = StagingRequest(name, efs, "", True, str(bucket))
         message = f"data is {name}, and this node has no folder .*pictures, and .* is no staged data set"
         with pytest.raises(UserError, match=message):
-            show(request, str(efs))
+            show(request)
         with pytest.raises(UserError, match=message):
-            stage(request, str(efs), lambda _event: None)
+            stage(request, lambda _event: None)
 
 
 def test_a_folder_of_the_shared_file_system_is_used_although_the_set_is_staged(efs: Path, bucket: Path) -> None:
@@ -452,7 +450,7 @@ def test_a_copy_that_differs_from_its_source_is_refused(efs: Path, monkeypatch: 
 def test_an_empty_folder_is_refused_where_it_lies(efs: Path) -> None:
     (efs / "data/empty").mkdir(parents=True)
     with pytest.raises(UserError, match="data is empty, and .*/data/empty has no files: put them there, or choose"):
-        show(StagingRequest("empty"), str(efs))
+        show(StagingRequest("empty", efs))
 
 
 def test_a_full_disk_is_reported_before_and_during_a_transfer(
@@ -464,7 +462,7 @@ def test_a_full_disk_is_reported_before_and_during_a_transfer(
         patched.setattr(sources.shutil, "disk_usage", lambda _folder: type("Usage", (), {"free": 0}))
         with pytest.raises(UserError, match="has 0.0 GiB left, and 0.0 GiB are needed: make room"):
             staged(efs, str(efs / "mine"), "", True)
-    monkeypatch.setattr(staging, "_generate", lambda _folder: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(staging.programs, "run", Mock(side_effect=OSError(28, "No space left")))
     with pytest.raises(UserError, match="is full: make room"):
         staged(efs, "generated")
 
@@ -535,7 +533,7 @@ def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kin
     with pytest.raises(
         UserError, match=r"(is a link|is a file|is a folder|belongs to nobody) .*Example: sudo (mv|rm) "
     ):
-        path = receive(StagingRequest("tiny"), str(shared), md5(WHOLE), 0, iter([WHOLE]), lambda _event: None)["path"]
+        path = receive(StagingRequest("tiny", shared), md5(WHOLE), 0, iter([WHOLE]), lambda _event: None)["path"]
         staged(shared, "tiny", path)
     assert os.listdir(shared / "victim") == []
 
@@ -545,7 +543,7 @@ def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
     as_nobody((shared / "data").mkdir)
     for begin in (
         lambda: staged(shared, "tiny"),
-        lambda: receive(StagingRequest("tiny"), str(shared), "0" * 32, 0, iter([]), print),
+        lambda: receive(StagingRequest("tiny", shared), "0" * 32, 0, iter([]), print),
     ):
         with pytest.raises(UserError, match="data belongs to nobody and has to be a folder of root"):
             begin()
@@ -554,11 +552,11 @@ def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
 def test_a_dataset_that_others_may_change_does_not_count(shared: Path) -> None:
     as_nobody(lambda: ((shared / "data/tiny").mkdir(), (shared / "data/tiny/one.bin").write_bytes(b"?" * 5000)))
     with pytest.raises(UserError, match="data/tiny belongs to nobody"):
-        show(StagingRequest("tiny"), str(shared))
+        show(StagingRequest("tiny", shared))
     os.chown(shared / "data/tiny", os.geteuid(), -1)
     (shared / "data/tiny").chmod(0o777)
     with pytest.raises(UserError, match="data/tiny has mode 0777, .* Example: sudo chmod go-w "):
-        show(StagingRequest("tiny"), str(shared))
+        show(StagingRequest("tiny", shared))
 
 
 # The command

@@ -318,17 +318,18 @@ def test_a_disk_that_becomes_full_is_one_sentence_and_the_pieces_stay(
         return pwrite(descriptor, content, position)
 
     monkeypatch.setattr(staging, "AwsClient", lambda _region: bucket)
-    request, efs = StagingRequest("s3://bucket/set"), tmp_path / "efs"
+    efs = tmp_path / "efs"
     efs.mkdir()
+    request = StagingRequest("s3://bucket/set", efs)
     with monkeypatch.context() as patched:
         patched.setattr(objects.os, "pwrite", full)
         with pytest.raises(UserError, match=f"{efs}/data is full: make room, or stage it elsewhere with data_on"):
-            stage(request, str(efs), lambda _event: None)
+            stage(request, lambda _event: None)
     (partial,) = (efs / "data").glob(".*.partial")
     missing = sum(not mark for mark in marks(partial))
     assert PIECES - 5 <= missing < PIECES
     bucket.asked.clear()
-    result = stage(request, str(efs), lambda _event: None)
+    result = stage(request, lambda _event: None)
     assert len(bucket.asked) == missing
     assert Path(result["path"], "a").read_bytes() == LARGE
 

@@ -199,7 +199,7 @@ def test_a_node_brings_it_from_its_publisher(
     name: str, publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(staging.DATASETS, name, pinned(name, publishers.files, datasets))
-    result = stage(StagingRequest(name), str(efs), lambda _event: None)
+    result = stage(StagingRequest(name, efs), lambda _event: None)
     assert result["there"] and result["changed"]
     urls = [part.url for part in datasets.DATASETS[name].parts]
     halves = [(url, at) for url in urls for at in (0, len(publishers.files[url]) // 2)]
@@ -219,7 +219,7 @@ def test_an_archive_with_another_checksum_than_the_catalogues_is_refused(
     name: str, publishers: Publishers, efs: Path
 ) -> None:
     with pytest.raises(UserError, match="has the SHA-256 [0-9a-f]{64}, and [0-9a-f]{64} is published"):
-        stage(StagingRequest(name), str(efs), lambda _event: None)
+        stage(StagingRequest(name, efs), lambda _event: None)
     assert not (efs / "data" / name).exists()
 
 
@@ -227,7 +227,7 @@ def test_an_archive_with_another_checksum_than_the_catalogues_is_refused(
 def test_without_the_publisher_it_fails_with_one_sentence(name: str, publishers: Publishers, efs: Path) -> None:
     publishers.close()
     with pytest.raises(UserError, match=r"^https://\S+ cannot be fetched \(.*refused\): ") as refusal:
-        stage(StagingRequest(name), str(efs), lambda _event: None)
+        stage(StagingRequest(name, efs), lambda _event: None)
     advice = str(refusal.value).partition("): ")[2]
     assert ("ansible-playbook deeplearning.aws.stage -e dataset=cifar10" in advice) == (name == "cifar10")
     assert advice.endswith("name another data_source, such as a file of your machine, or train on dataset=generated.")
@@ -261,7 +261,7 @@ def test_a_mirror_is_tried_before_the_slow_publisher(
     mirror, url = mirror_of("cifar10")
     publishers.files[mirror] = publishers.files[url]
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
-    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert stage(StagingRequest("cifar10", efs), lambda _event: None)["changed"]
     assert {address for address, _start in publishers.transfers} == {mirror}
 
 
@@ -279,7 +279,7 @@ def test_a_slow_address_is_the_last_one(
         monkeypatch.setattr(module, "SAMPLE_SECONDS", 2)
     bucket: Any = Memory(tmp_path / "bucket")
     upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
-    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert stage(StagingRequest("cifar10", efs), lambda _event: None)["changed"]
     assert {address for address, _start in publishers.transfers} == {url if slow == "mirror" else mirror}
     assert publishers.samples == 2 * ([mirror] if slow == "publisher" else [mirror, url])
 
@@ -307,7 +307,7 @@ def test_other_bytes_of_a_mirror_are_not_used(
     publishers.files[mirror] = b"something else"
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
     notes: list[str] = []
-    stage(StagingRequest("cifar10"), str(efs), lambda event: notes.append(str(event.get("text"))))
+    stage(StagingRequest("cifar10", efs), lambda event: notes.append(str(event.get("text"))))
     assert [address for address, start in publishers.transfers if not start] == [mirror, url]
     assert any(mirror in note and "is published" in note for note in notes)
 
@@ -322,7 +322,7 @@ def test_what_a_mirror_has_left_does_not_spoil_the_publishers_file(
     monkeypatch.setitem(staging.DATASETS, "cifar10", pinned("cifar10", publishers.files, datasets))
     ours = pinned("cifar10", publishers.files, operator_catalogue)
     monkeypatch.setitem(staged_datasets.DATASETS, "cifar10", ours)
-    assert stage(StagingRequest("cifar10"), str(efs), lambda _event: None)["changed"]
+    assert stage(StagingRequest("cifar10", efs), lambda _event: None)["changed"]
     assert publishers.transfers[0] == (mirror, 0) and [at for at in publishers.transfers if at[0] == url][0][1] == half
     publishers.transfers.clear()
     bucket: Any = Memory(tmp_path / "bucket")
@@ -340,7 +340,7 @@ def test_a_full_disk_is_not_taken_for_a_fault_of_a_mirror(
     with pytest.raises(OperatorError, match="make room, or name another folder"):
         upload(bucket, "cifar10", None, tmp_path / "stage", FirstFetches(tmp_path), QUIET, check=False)
     with pytest.raises(UserError, match="make room, or stage it elsewhere with data_on"):
-        stage(StagingRequest("cifar10"), str(efs), lambda _event: None)
+        stage(StagingRequest("cifar10", efs), lambda _event: None)
     assert {address for address, _start in publishers.transfers} == {mirror}
 
 

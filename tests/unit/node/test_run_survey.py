@@ -158,7 +158,7 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
     unit["state"] = "failed"
     assert own_copy.make_if_missing(run) == ("", "photos cannot be copied to its disk: photos is not staged")
     assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
-    folder = staging.folder_of(staging.StagingRequest("photos", on_node=True), "").path
+    folder = staging.StagingRequest("photos", Path(), on_node=True).path
     folder.mkdir()
     (folder / "a").write_text("x")
     (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from deeplearning.config import read_config
@@ -30,17 +31,19 @@ def main(argv: list[str]) -> int:
     if options.key and not KEY.fullmatch(options.key):
         raise UserError(f"--key is {options.key}: give the file's MD5.")
     config = read_config()
-    request = staging.StagingRequest(options.data, options.source, options.on != "efs", options.bucket, config.region)
+    request = staging.StagingRequest(
+        options.data, Path(config.efs_mount), options.source, options.on != "efs", options.bucket, config.region
+    )
     become(config.user)
     if options.on == "instance_store":
         own_disk.require_instance_store()
     if options.verb == "show":
-        report(staging.show(request, config.efs_mount, options.key))
+        report(staging.show(request, options.key))
     elif options.verb == "receive":
         chunks = iter(lambda: sys.stdin.buffer.read(CHUNK), b"")
-        report(staging.receive(request, config.efs_mount, options.key, options.at, chunks, report))
+        report(staging.receive(request, options.key, options.at, chunks, report))
     else:
-        report({"event": "end", **staging.stage(request, config.efs_mount, report)})
+        report({"event": "end", **staging.stage(request, report)})
     return 0
 
 

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -70,11 +71,8 @@ def fetch_urls(
         progress.total = before + total
         progress.add(before + done - progress.done)
 
-    def check_space(needed: int) -> None:
-        require_space(file.parent, needed)
-
     try:
-        Download(file, report, _open_url, check_space).fetch_first(urls, check, note)
+        Download(file, report, _open_url, partial(require_space, file.parent)).fetch_first(urls, check, note)
     except DownloadError as error:
         raise UserError(f"{error}: {advice}") from None
 
@@ -94,16 +92,16 @@ def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
 
 def _copy_file(file: Path, target: Path, progress: Progress) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial, digest = target.with_name(f".{target.name}.coming"), hashlib.md5(usedforsecurity=False)
-    with open(file, "rb") as source, open(partial, "wb") as copy:
+    coming, digest = target.with_name(f".{target.name}.coming"), hashlib.md5(usedforsecurity=False)
+    with open(file, "rb") as source, open(coming, "wb") as copy:
         for chunk in iter(lambda: source.read(CHUNK), b""):
             copy.write(chunk)
             digest.update(chunk)
             progress.add(len(chunk))
-    if md5_of(partial) != digest.hexdigest():
-        partial.unlink()
+    if md5_of(coming) != digest.hexdigest():
+        coming.unlink()
         raise UserError(f"{target} differs from {file} after it was copied: check this node's disk.")
-    os.replace(partial, target)
+    os.replace(coming, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:

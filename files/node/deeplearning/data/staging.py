@@ -18,7 +18,6 @@ import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
@@ -44,54 +43,32 @@ CHECKED_FILES = 100
 Report = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
 class StagingRequest:
-    data: str
-    """A name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix."""
-    source: str = ""
-    on_node: bool = False
-    bucket: str = ""
-    """Where stage.yml has staged data sets, each in a folder of its own."""
-    region: str = ""
-    """The region of the buckets."""
+    """What is to be staged, and where it goes."""
 
-    @property
-    def is_folder(self) -> bool:
-        return not (self.data in DATASETS or self.data == GENERATED or self.data.startswith("s3://"))
+    def __init__(
+        self, data: str, efs_mount: Path, source: str = "", on_node: bool = False, bucket: str = "", region: str = ""
+    ) -> None:
+        """`data`: a name of the catalogue, "generated", a folder's name or path, or s3://bucket/prefix.
 
-    @property
+        `bucket`: where stage.yml has staged data sets, each in a folder of its own. `region`: that of the buckets.
+        """
+        self.data, self.efs_mount, self.source, self.on_node = data, efs_mount, source, on_node
+        self.bucket, self.region = bucket, region
+        self.is_folder = not (data in DATASETS or data == GENERATED or data.startswith("s3://"))
+        self.is_in_place = self.is_folder and not on_node
+        """Whether the data is used where it lies, in a folder that all nodes see."""
+        self.shared = Path(paths.dataset(str(efs_mount), data))
+        """The folder of that name or path on the shared file system."""
+        self.root = ON_NODE if on_node else efs_mount / "data"
+        self.path = self.root / name_of(data)
+        """The folder that the data is staged to."""
+        self.partial = self.root / f".{self.path.name}.partial"
+        self.incoming = self.root / ".incoming"
+
     def archives(self) -> Source:
         """Return what stage.yml has staged of the data, if it has."""
         return Source(f"{self.bucket}/{self.data}", self.region, self.data)
-
-    @property
-    def is_in_place(self) -> bool:
-        """Return whether the data is used where it lies, in a folder that all nodes see."""
-        return self.is_folder and not self.on_node
-
-
-@dataclass(frozen=True)
-class DatasetFolder:
-    efs_mount: Path
-    root: Path
-    name: str
-
-    @property
-    def path(self) -> Path:
-        return self.root / self.name
-
-    @property
-    def partial(self) -> Path:
-        return self.root / f".{self.name}.partial"
-
-    @property
-    def incoming(self) -> Path:
-        return self.root / ".incoming"
-
-
-def folder_of(request: StagingRequest, efs_mount: str) -> DatasetFolder:
-    root = ON_NODE if request.on_node else Path(efs_mount, "data")
-    return DatasetFolder(Path(efs_mount), root, name_of(request.data))
 
 
 def name_of(data: str) -> str:
@@ -102,28 +79,27 @@ def name_of(data: str) -> str:
     return f"{words.strip('-')[:48]}-{hashlib.sha256(data.encode()).hexdigest()[:8]}"
 
 
-def show(request: StagingRequest, efs_mount: str, key: str = "") -> dict[str, Any]:
+def show(request: StagingRequest, key: str = "") -> dict[str, Any]:
     """Return whether the data is there, and how much of the file with checksum `key` the operator has sent."""
     if request.is_in_place:
-        path = _existing_folder(request.data, efs_mount)
+        path = _existing_folder(request)
         return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
-    folder = folder_of(request, efs_mount)
-    received = folder.incoming / key
-    is_complete = _is_complete(folder)
+    received = request.incoming / key
+    is_complete = _is_complete(request.path)
     if is_complete:
-        _check_version(request, folder)
+        _check_version(request)
     elif request.is_folder:
-        _staged_source(request, folder)
+        _staged_source(request)
     return {
         "there": is_complete,
-        "path": str(folder.path),
-        "generated": _is_generated(folder.path),
+        "path": str(request.path),
+        "generated": _is_generated(request.path),
         "received": received.stat().st_size if key and received.is_file() else 0,
     }
 
 
-def _existing_folder(data: str, efs_mount: str) -> Path:
-    path = Path(paths.dataset(efs_mount, data))
+def _existing_folder(request: StagingRequest) -> Path:
+    data, path = request.data, request.shared
     if not path.is_dir():
         raise UserError(f"data is {data}, and this node has no folder {path}: stage it first, or choose other data.")
     if not any(path.iterdir()):
@@ -131,81 +107,77 @@ def _existing_folder(data: str, efs_mount: str) -> Path:
     return path
 
 
-def _staged_source(request: StagingRequest, folder: DatasetFolder) -> Path | Source | None:
+def _staged_source(request: StagingRequest) -> Path | Source | None:
     """Return where a copy of the data set exists: on the shared file system, or as archives in the bucket.
 
     Raise UserError if there is none of a data set that has no publisher.
     """
     if request.source:
         return None
-    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
-    is_shared = request.is_folder or _is_complete(DatasetFolder(folder.efs_mount, shared.parent, shared.name))
-    if request.on_node and shared.is_dir() and is_shared:
-        return _existing_folder(request.data, str(folder.efs_mount))
+    is_shared = request.is_folder or _is_complete(request.shared)
+    if request.on_node and request.shared.is_dir() and is_shared:
+        return _existing_folder(request)
     if request.bucket and is_dataset_name(request.data):
-        archives = request.archives
+        archives = request.archives()
         if archives.exists():
             return archives
     if request.is_folder:
         staged = f", and {request.bucket}/{request.data} is no staged data set" if request.bucket else ""
         raise UserError(
-            f"data is {request.data}, and this node has no folder {shared}{staged}: stage it first (stage.yml), or "
-            "choose other data."
+            f"data is {request.data}, and this node has no folder {request.shared}{staged}: stage it first "
+            "(stage.yml), or choose other data."
         )
     return None
 
 
-def _check_version(request: StagingRequest, folder: DatasetFolder) -> None:
+def _check_version(request: StagingRequest) -> None:
     """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
-    own = marker_of(folder.path).get("version")
+    own = marker_of(request.path).get("version")
     if not (own and request.on_node and request.is_folder):
         return
-    shared = Path(paths.dataset(str(folder.efs_mount), request.data))
-    archives = request.archives
-    if shared.is_dir():
-        staged = marker_of(shared).get("version")
+    archives = request.archives()
+    if request.shared.is_dir():
+        staged = marker_of(request.shared).get("version")
     else:
         staged = archives.manifest()["version"] if archives.exists() else None
     if staged and staged != own:
         raise UserError(
-            f"{folder.path} is another version of {request.data} than what is staged: remove it on each node. Example: "
-            f"ansible cluster -b -m file -a 'path={folder.path} state=absent'"
+            f"{request.path} is another version of {request.data} than what is staged: remove it on each node. "
+            f"Example: ansible cluster -b -m file -a 'path={request.path} state=absent'"
         )
 
 
 def has_own_copy(data: str) -> bool:
-    return _is_complete(folder_of(StagingRequest(data, on_node=True), ""))
+    return _is_complete(StagingRequest(data, Path(), on_node=True).path)
 
 
-def stage(request: StagingRequest, efs_mount: str, report: Report) -> dict[str, Any]:
-    folder = folder_of(request, efs_mount)
+def stage(request: StagingRequest, report: Report) -> dict[str, Any]:
     if request.is_in_place:
-        return {**show(request, efs_mount), "changed": False}
+        return {**show(request), "changed": False}
     try:
-        _create_root(request, folder)
-        with _exclusive_lock(folder, report):
-            if changed := not _is_complete(folder):
-                _stage(request, folder, report)
-            if folder.root == folder.efs_mount / "data" and folder.name in DATASETS:
-                create_links(folder.path, folder.efs_mount, DATASETS[folder.name].links)
+        _create_root(request)
+        with _exclusive_lock(request, report):
+            if changed := not _is_complete(request.path):
+                _stage(request, report)
+            if not request.on_node and request.data in DATASETS:
+                create_links(request.path, request.efs_mount, DATASETS[request.data].links)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"{folder.root} is full: make room, or stage it elsewhere with data_on.") from None
+            raise UserError(f"{request.root} is full: make room, or stage it elsewhere with data_on.") from None
         raise
-    return {**show(request, efs_mount), "changed": changed}
+    return {**show(request), "changed": changed}
 
 
 def receive(
-    request: StagingRequest, efs_mount: str, key: str, position: int, chunks: Iterator[bytes], report: Report
+    request: StagingRequest, key: str, position: int, chunks: Iterator[bytes], report: Report
 ) -> dict[str, Any]:
     """Write a file of the operator's machine, known by its checksum, from a position on.
 
     A process of an attempt that was killed may still be writing. It writes the same bytes at the same positions.
     """
-    folder = folder_of(request, efs_mount)
-    _create_root(request, folder)
-    safe_paths.own_folder(str(folder.incoming))
-    file = folder.incoming / key
+    _create_root(request)
+    safe_paths.own_folder(str(request.incoming))
+    file = request.incoming / key
     progress = Progress(report)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644), "wb") as output:
         output.seek(position)
@@ -219,16 +191,16 @@ def _is_generated(path: Path) -> bool:
     return (path / GENERATED_MARKER).exists()
 
 
-def _is_complete(folder: DatasetFolder) -> bool:
-    if os.path.lexists(folder.path):
-        safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    files = marker_of(folder.path).get("files")
-    if files is None and folder.name in DATASETS:
+def _is_complete(path: Path) -> bool:
+    if os.path.lexists(path):
+        safe_paths.check_folder(str(path), os.geteuid(), 0)
+    files = marker_of(path).get("files")
+    if files is None and path.name in DATASETS:
         # A user may have put the data set here by hand.
-        files = DATASETS[folder.name].files
+        files = DATASETS[path.name].files
     if not files:
         return False
-    return all(_has_size(folder.path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
+    return all(_has_size(path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
 
 
 def _has_size(file: Path, size: int) -> bool:
@@ -238,9 +210,9 @@ def _has_size(file: Path, size: int) -> bool:
         return False
 
 
-def _create_root(request: StagingRequest, folder: DatasetFolder) -> None:
+def _create_root(request: StagingRequest) -> None:
     """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
-    root = folder.root
+    root = request.root
     if request.on_node:
         own_disk.prepare(str(root))
     try:
@@ -253,34 +225,40 @@ def _create_root(request: StagingRequest, folder: DatasetFolder) -> None:
 
 
 @contextmanager
-def _exclusive_lock(folder: DatasetFolder, report: Report) -> Iterator[None]:
+def _exclusive_lock(request: StagingRequest, report: Report) -> Iterator[None]:
     """Let one process stage a data set, and others wait. The lock ends with its process."""
-    with open(safe_paths.own_file(str(folder.root / f".{folder.name}.lock"), 0o600), "r+b") as lock:
+    name = request.path.name
+    with open(safe_paths.own_file(str(request.root / f".{name}.lock"), 0o600), "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report({"event": "note", "text": f"Another process is staging {folder.name}: waiting for it."})
+            report({"event": "note", "text": f"Another process is staging {name}: waiting for it."})
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> None:
-    if folder.path.exists():
+def _stage(request: StagingRequest, report: Report) -> None:
+    if request.path.exists():
         raise UserError(
-            f"{folder.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
+            f"{request.path} is there and is not the whole of {request.data}: move it away, or give its path as data."
         )
-    partial, progress = folder.partial, Progress(report)
-    source = _staged_source(request, folder)
+    partial, progress = request.partial, Progress(report)
+    source = _staged_source(request)
     if isinstance(source, Source):
-        _unpack_archives(source, UnpackFolder(folder.root, folder.name), report)
+        # All of them, on this node alone.
+        folder, manifest = UnpackFolder(request.root, request.path.name), source.manifest()
+        unpack(folder, source, 0, 1, report)
+        finish(folder, {**manifest, "links": {}}, source.attempt(manifest))
         return
     safe_paths.own_folder(str(partial))
     if source:
         copy_folder(source, partial, progress)
     elif request.data == GENERATED:
-        _generate(partial)
+        generated = programs.run("python3", f"{paths.TRAINERS}/generate.py", str(partial))
+        if generated.returncode:
+            raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
     elif request.data in DATASETS:
-        _fetch_dataset(request, folder, progress, report)
+        _fetch_dataset(request, progress, report)
     else:
         bucket, _slash, prefix = request.data[5:].partition("/")
         fetch_s3(AwsClient(request.region), bucket, prefix, partial, progress)
@@ -295,38 +273,25 @@ def _stage(request: StagingRequest, folder: DatasetFolder, report: Report) -> No
     if source:
         record["version"] = marker_of(source).get("version")
     (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
-    os.rename(partial, folder.path)
+    os.rename(partial, request.path)
 
 
-def _unpack_archives(source: Source, folder: UnpackFolder, report: Report) -> None:
-    """Unpack all archives on this node alone."""
-    unpack(folder, source, 0, 1, report)
-    manifest = source.manifest()
-    finish(folder, {**manifest, "links": {}}, source.attempt(manifest))
-
-
-def _generate(folder: Path) -> None:
-    generated = programs.run("python3", f"{paths.TRAINERS}/generate.py", str(folder))
-    if generated.returncode:
-        raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
-
-
-def _fetch_dataset(request: StagingRequest, folder: DatasetFolder, progress: Progress, report: Report) -> None:
+def _fetch_dataset(request: StagingRequest, progress: Progress, report: Report) -> None:
     dataset = DATASETS[request.data]
     for part in dataset.parts:
-        file = folder.partial / f".{part.name}"
-        received = Path(request.source) if Path(request.source).parent == folder.incoming else None
+        file = request.partial / f".{part.name}"
+        received = Path(request.source) if Path(request.source).parent == request.incoming else None
         try:
             _fetch_part(request, part, file, progress, report)
         except UserError:
             if received:
                 received.unlink()
             raise
-        _unpack(file, folder.partial, dataset.files)
+        _unpack(file, request.partial, dataset.files)
         file.unlink()
         if received:
             received.unlink()
-    missing = [name for name, size in dataset.files.items() if not _has_size(folder.partial / name, size)]
+    missing = [name for name, size in dataset.files.items() if not _has_size(request.partial / name, size)]
     if missing:
         raise UserError(f"what came as {request.data} has no {', '.join(missing)}: give another data_source.")
 
@@ -342,13 +307,11 @@ def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress
             )
         return sha256
 
-    def note(text: str) -> None:
-        report({"event": "note", "text": text})
-
     address = _address(request, part)
     if "://" in address and not address.startswith("s3://"):
         urls = (address,) if request.source else (*part.mirrors, address)
-        fetch_urls(urls, file, check, progress, _advice(request), note)
+        note = {"event": "note"}
+        fetch_urls(urls, file, check, progress, _advice(request), lambda text: report({**note, "text": text}))
         return
     _copy(address, file, progress, request.region)
     try:
