@@ -290,8 +290,10 @@ def test_a_list_that_a_worker_has_signed_is_refused(cluster: Cluster, worker: No
 def test_the_masters_signature_of_other_content_does_not_count(cluster: Cluster, master: Node, worker: Node) -> None:
     record = cluster.list
     command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(master.key), "-n", "git"]
-    signature = subprocess.run(command, input=signing.canonical(record), capture_output=True, check=True).stdout
-    cluster.put({**record, "signature": "".join(signature.decode().splitlines()[1:-1])})
+    signature = subprocess.run(
+        command, input=signing.canonical(record), capture_output=True, text=True, check=True
+    ).stdout
+    cluster.put({**record, "signature": "".join(signature.splitlines()[1:-1])})
     with pytest.raises(UserError, match="is not signed"):
         worker.apply()
 

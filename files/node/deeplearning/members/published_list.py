@@ -17,10 +17,6 @@ from deeplearning.contract.hosts import aliases
 from deeplearning.members.member_list import Members, members_of
 
 
-class ForeignMemberList(UserError):
-    """The list of an earlier cluster on the same file system."""
-
-
 def content_of(path: str) -> bytes:
     try:
         return atomic_file.retry_while_replaced(lambda: _content_of(path))
@@ -45,11 +41,12 @@ def _is_listed(path: str) -> bool:
 
     An NFS client caches a missing name, so a node that looks for its first member list would not see it for some time.
     """
-    parts = [path]
-    for _unused in range(2):
-        parts.insert(0, os.path.dirname(parts[0]))
+    folder = os.path.dirname(path)
     try:
-        return all(os.path.basename(part) in os.listdir(os.path.dirname(part)) for part in parts)
+        return all(
+            os.path.basename(part) in os.listdir(os.path.dirname(part))
+            for part in (os.path.dirname(folder), folder, path)
+        )
     except FileNotFoundError:
         return False
 
@@ -67,8 +64,9 @@ def record_of(content: bytes) -> dict[str, Any]:
 def check(record: dict[str, Any], config: Config) -> Members:
     """Return the members. Raise UserError if the list is wrong in anything but its signature and generation."""
     members = members_of(record)
+    # An earlier cluster may have left its list on the same file system.
     if members.cluster_id != config.cluster_id or members.cluster != config.cluster:
-        raise ForeignMemberList(
+        raise UserError(
             f"the member list is of cluster {members.cluster} ({members.cluster_id}), and this node belongs to "
             f"{config.cluster} ({config.cluster_id})."
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -22,15 +23,10 @@ class Instance:
     """the run that uses it; empty if none does"""
 
 
-def assign(machines: Iterable[Instance], listed: Mapping[str, int]) -> dict[str, int]:
+def assign(machines: Sequence[Instance], listed: Mapping[str, int]) -> dict[str, int]:
     """Return ranks by instance id. `listed`: the ranks of the current list, which take precedence over tags."""
-    ranks: dict[str, int] = {}
-    workers = []
-    for machine in machines:
-        if machine.master:
-            ranks[machine.instance_id] = 1
-        else:
-            workers.append(machine)
+    ranks = {machine.instance_id: 1 for machine in machines if machine.master}
+    workers = [machine for machine in machines if not machine.master]
     workers.sort(key=lambda machine: (machine.launched, machine.instance_id))
 
     taken = {1}
@@ -41,13 +37,10 @@ def assign(machines: Iterable[Instance], listed: Mapping[str, int]) -> dict[str,
                 ranks[machine.instance_id] = rank
                 taken.add(rank)
 
-    free = 2
+    free = (rank for rank in itertools.count(2) if rank not in taken)
     for machine in workers:
         if machine.instance_id not in ranks:
-            while free in taken:
-                free += 1
-            ranks[machine.instance_id] = free
-            taken.add(free)
+            ranks[machine.instance_id] = next(free)
     return ranks
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from deeplearning import programs
 from deeplearning.aws import AwsClient, NotFound
 from deeplearning.config import Config
 from deeplearning.contract import atomic_file, paths
@@ -21,7 +21,6 @@ from deeplearning.contract.names import PRIMARY
 from deeplearning.contract.report import key_of
 from deeplearning.members import report
 from deeplearning.members.cloud import instances_of
-from deeplearning.programs import last_line
 
 KEY = "/etc/ssh/ssh_host_ed25519_key"
 NAMESPACE = "deeplearning-members"
@@ -29,26 +28,21 @@ _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 
 def signed(record: Mapping[str, Any]) -> dict[str, Any]:
-    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", KEY, "-n", NAMESPACE]
-    done = subprocess.run(command, input=canonical(record), capture_output=True, check=False)
-    body = "".join(line for line in done.stdout.decode("ascii").splitlines() if line not in (_BEGIN, _END))
+    done = programs.run("ssh-keygen", "-Y", "sign", "-q", "-f", KEY, "-n", NAMESPACE, input=canonical(record))
+    body = "".join(line for line in done.stdout.splitlines() if line not in (_BEGIN, _END))
     if done.returncode or not body:
-        raise UserError(
-            f"the member list cannot be signed with {KEY}: {last_line(done.stderr.decode('utf-8', 'replace'))}"
-        )
+        raise UserError(f"the member list cannot be signed with {KEY}: {programs.last_line(done.stderr)}")
     return {**record, "signature": body}
 
 
 def verify(record: Mapping[str, Any], public_keys: Sequence[str]) -> bool:
     """Return whether one of the keys has signed exactly this record."""
     with tempfile.TemporaryDirectory() as folder:
-        allowed, signature = os.path.join(folder, "allowed"), os.path.join(folder, "signature")
-        with open(allowed, "w", encoding="ascii") as file:
-            file.writelines(f'master namespaces="{NAMESPACE}" {key}\n' for key in public_keys)
-        with open(signature, "w", encoding="ascii") as file:
-            file.write(f"{_BEGIN}\n{record['signature']}\n{_END}\n")
+        allowed, signature = Path(folder, "allowed"), Path(folder, "signature")
+        allowed.write_text("".join(f'master namespaces="{NAMESPACE}" {key}\n' for key in public_keys))
+        signature.write_text(f"{_BEGIN}\n{record['signature']}\n{_END}\n")
         command = ["ssh-keygen", "-Y", "verify", "-q", "-f", allowed, "-I", "master", "-n", NAMESPACE, "-s", signature]
-        return subprocess.run(command, input=canonical(record), capture_output=True, check=False).returncode == 0
+        return programs.run(*map(str, command), input=canonical(record)).returncode == 0
 
 
 def check_signature(record: dict[str, Any], config: Config, connect: Callable[[], AwsClient]) -> None:
@@ -76,7 +70,7 @@ def check_signature(record: dict[str, Any], config: Config, connect: Callable[[]
         atomic_file.write_if_changed(cache, "".join(f"{key}\n" for key in keys))
 
 
-def canonical(record: Mapping[str, Any]) -> bytes:
+def canonical(record: Mapping[str, Any]) -> str:
     """Return what is signed: everything but the signature, in one form."""
     content = {key: value for key, value in record.items() if key != "signature"}
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
