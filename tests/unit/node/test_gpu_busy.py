@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import queue
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from deeplearning.gpus import busy
-from deeplearning.gpus.busy import Percentages
 from deeplearning.runs import plan as plans
 from deeplearning.runs import wrapper
 from deeplearning.runs.folder import Folder
@@ -53,16 +53,13 @@ def test_a_reading_without_an_answer_is_left_out(monkeypatch: pytest.MonkeyPatch
     ("readings", "median"), [([], None), ([0], 0), ([100], 100), ([0, 90, 91], 90), ([0, 0, 50, 60], 0), ([5] * 9, 5)]
 )
 def test_the_median_of_all_readings(readings: list[int], median: int | None) -> None:
-    percentages = Percentages()
-    for percent in readings:
-        percentages.add(percent)
-    assert percentages.median == median
+    assert busy.median(Counter(readings)) == median
 
 
 def test_the_master_sums_up_what_wrappers_send(run: Folder) -> None:
     attempt = started(run)
     send(attempt, (1, {"gpu_busy": 10}), (2, {"gpu_busy": 80}), (1, {"gpu_busy": 70}), (99, {"gpu_busy": 1}))
-    assert attempt.processes.gpu_busy.median == 70
+    assert busy.median(attempt.processes.gpu_busy) == 70
 
 
 @pytest.mark.parametrize("processor", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def test_evidence_is_what_is_new_since_the_attempt_began(log: Path) -> None:
     old = Gpu(0, bus_id="00000000:C6:00.0", ecc_uncorrected=1)
     before = evidence.collect(Reading(gpus=(old,)), 1, kernel_log.NONE)
     assert before.message == 3 and len(before.log) == 1 and before.reading
-    assert evidence.parse(json.loads(json.dumps(evidence.as_json(before))), "it") == before
+    assert evidence.parse(json.loads(json.dumps(asdict(before))), "it") == before
     unchanged = evidence.collect(Reading(gpus=(old,)), 1, before.message)
     assert unchanged.message == 3 and evidence.new_faults(before, unchanged) == []
     log.write_text(message(3, xid(95)) + message(4, xid(79)))
@@ -196,7 +197,7 @@ def test_of_many_faults_an_answer_has_the_nodes_own(log: Path) -> None:
     log.write_text("".join([*lines, message(100, xid(79))]))
     collected = evidence.collect(Reading(), None, kernel_log.NONE)
     assert len(collected.log) == evidence.MOST_FAULTS and collected.log[0].is_the_nodes
-    evidence.parse(json.loads(json.dumps(evidence.as_json(collected))), "it")
+    evidence.parse(json.loads(json.dumps(asdict(collected))), "it")
 
 
 # Blame
@@ -248,7 +249,7 @@ def test_a_node_that_gives_no_answer_is_left_out_of_the_judgment(monkeypatch: py
     def answer(command: Sequence[str], seconds: float) -> str:
         if "w3" in command:
             raise Unanswered(" within 40 s")
-        return json.dumps(evidence.as_json(Evidence(8, 9, (BUS,), ())))
+        return json.dumps(asdict(Evidence(8, 9, (BUS,), ())))
 
     monkeypatch.setattr(blames, "output_of", answer)
     verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1", lambda: False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections import Counter
 from typing import Callable
 
 from deeplearning.gpus import nvml
@@ -28,20 +29,6 @@ def watch(report: Callable[[int], None]) -> None:
     threading.Thread(target=work, daemon=True).start()
 
 
-class Percentages:
-    """Any number of readings, of which only their distribution is kept."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * 101
-
-    def add(self, percent: int) -> None:
-        self._counts[percent] += 1
-
-    @property
-    def median(self) -> int | None:
-        total, passed = sum(self._counts), 0
-        for percent, count in enumerate(self._counts):
-            passed += count
-            if total and 2 * passed >= total:
-                return percent
-        return None
+def median(readings: Counter[int]) -> int | None:
+    """Return the median of any number of readings, of which only their distribution is kept."""
+    return statistics.median_low(readings.elements()) if readings else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 
 from deeplearning import programs
 from deeplearning.config import read_config
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
 
 def _faults(options: argparse.Namespace) -> int:
     collected = evidence.collect(nvml.read(nvml.ANSWER_SECONDS), read_config().gpus, options.after)
-    print(json.dumps(evidence.as_json(collected)))
+    print(json.dumps(asdict(collected)))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from deeplearning import programs
@@ -73,10 +73,6 @@ def bus_of(gpu: Gpu) -> str:
 def _few(reported: Iterable[Fault]) -> tuple[Fault, ...]:
     """Return as many as an answer may have, the node's own faults first."""
     return tuple(sorted(reported, key=lambda fault: not fault.is_the_nodes)[:MOST_FAULTS])
-
-
-def as_json(evidence: Evidence) -> dict[str, Any]:
-    return asdict(evidence)
 
 
 def parse(record: Any, name: str) -> Evidence:

@@ -36,8 +36,5 @@ def read(seconds: float = SECONDS) -> Reading:
 
 
 def _parse(answer: dict[str, Any]) -> Reading:
-    return Reading(**{**answer, "gpus": tuple(map(_gpu, answer.get("gpus", ())))})
-
-
-def _gpu(fields: dict[str, Any]) -> Gpu:
-    return Gpu(**{**fields, "processes": tuple(fields.get("processes", ()))})
+    gpus = [Gpu(**{**fields, "processes": tuple(fields.get("processes", ()))}) for fields in answer.get("gpus", ())]
+    return Reading(**{**answer, "gpus": tuple(gpus)})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from typing import Any
 
-from deeplearning.gpus.busy import Percentages
 from deeplearning.runs import efa
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Plan
@@ -36,7 +36,7 @@ class ProcessTable:
         """The first failure, as in result.json."""
         self.failure_reason = ""
         """A sentence, if there is more to say than an exit code."""
-        self.gpu_busy = Percentages()
+        self.gpu_busy: Counter[int] = Counter()
         self.stopping = False
         """True if processes that end now are no failures."""
 
@@ -69,7 +69,7 @@ class ProcessTable:
         elif "note" in message:
             self._logs[number].note(message.get("time", time.time()), [message["note"]])
         elif "gpu_busy" in message:
-            self.gpu_busy.add(message["gpu_busy"])
+            self.gpu_busy[message["gpu_busy"]] += 1
         elif "pid" in message:
             self._update(number, pid=message["pid"], state="started")
         elif "end" in message:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from deeplearning import concurrency, programs
@@ -243,7 +243,7 @@ def main(argv: list[str]) -> int:
         "problem": programs.printable(problem),
         "in_use": holders,
         "held": programs.printable(held.reason()),
-        "faults": evidence.as_json(shown),
+        "faults": asdict(shown),
     }
     json.dump(answer, sys.stdout)
     return 0

@@ -19,6 +19,7 @@ from deeplearning.contract import atomic_file, hosts
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import stop_seconds
 from deeplearning.contract.schema import format_time, parse_time
+from deeplearning.gpus import busy
 from deeplearning.runs import results, stall, units
 from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
@@ -143,7 +144,7 @@ class Unit:
         attempt = Attempt(number, self.config, self.folder, self.run, allocation, self.run_log, self.stop_requested)
         outcome = attempt.run()
         entry.update(ended=format_time(), exit_code=outcome.exit_code, cause=outcome.cause)
-        entry["gpu_busy_percent"] = attempt.processes.gpu_busy.median
+        entry["gpu_busy_percent"] = busy.median(attempt.processes.gpu_busy)
         self.run_log.save()
         return outcome
 
