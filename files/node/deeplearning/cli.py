@@ -11,10 +11,7 @@ GROUPS = {
     "members": ("deeplearning.upkeep.cli", "the cluster's members: report, publish, apply, wait, show, forget"),
     "run": ("deeplearning.runs.cli", "training runs"),
     "data": ("deeplearning.data.cli", "data sets: stage, show, receive"),
-    "unpack": (
-        "deeplearning.data.unpack_cli",
-        "unpack staged data sets to the shared file system: show, share, finish",
-    ),
+    "unpack": ("deeplearning.data.unpack_cli", "staged data sets, to the shared file system: show, share, finish"),
     "tensorboard": ("deeplearning.views.tensorboard", "TensorBoard on this node: check, start, stop"),
     "page": ("deeplearning.views.page", "the status page of this cluster: start, stop, serve"),
     "env": ("deeplearning.environment", "print the line that activates a framework"),

@@ -21,30 +21,23 @@ def instance_id() -> str:
     cache = f"{paths.RUNTIME}/instance-id"
     value = atomic_file.read_or_none(cache)
     if value is None:
-        value = _metadata("instance-id")
+        try:
+            token = _request("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            value = _request("GET", "meta-data/instance-id", {"X-aws-ec2-metadata-token": token})
+        except (OSError, HTTPException) as error:
+            raise UserError(
+                f"the metadata service does not return the instance-id ({error}): is this an instance of EC2?"
+            ) from None
         with contextlib.suppress(PermissionError):
             atomic_file.write_if_changed(cache, value)
     return value
 
 
-def _metadata(key: str) -> str:
-    try:
-        token = _request("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-        return _request("GET", f"meta-data/{key}", {"X-aws-ec2-metadata-token": token})
-    except (OSError, HTTPException) as error:
-        raise UserError(
-            f"the metadata service does not return the {key} ({error}): is this an instance of EC2?"
-        ) from None
-
-
 def _request(method: str, path: str, headers: dict[str, str]) -> str:
-    connection = HTTPConnection(METADATA, timeout=5)
-    try:
+    with contextlib.closing(HTTPConnection(METADATA, timeout=5)) as connection:
         connection.request(method, f"/latest/{path}", headers=headers)
         response = connection.getresponse()
         body = response.read().decode("ascii")
-    finally:
-        connection.close()
     if response.status != 200:
         raise HTTPException(f"HTTP {response.status}")
     return body

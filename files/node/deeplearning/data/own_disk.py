@@ -76,7 +76,12 @@ def prepare(root: str = paths.NODE_DATA) -> None:
     else:
         return
     for command in commands:
-        _run(command)
+        done = programs.run(*as_root(*command))
+        if done.returncode:
+            raise UserError(
+                f"The instance store cannot be used ({command[0]}: {programs.last_line(done.stderr)}): install "
+                "xfsprogs and mdadm on the nodes, or take data_on=efs."
+            )
 
 
 def require_instance_store(root: str = paths.NODE_DATA) -> None:
@@ -92,12 +97,3 @@ def _volumes() -> list[Volume]:
     listed = programs.run("lsblk", "--json", "--output", "PATH,MODEL,MOUNTPOINT,FSTYPE,LABEL")
     # A container may list devices of its host, which it has not.
     return [] if listed.returncode else [volume for volume in volumes(listed.stdout) if os.path.exists(volume.device)]
-
-
-def _run(command: Sequence[str]) -> None:
-    done = programs.run(*as_root(*command))
-    if done.returncode:
-        raise UserError(
-            f"The instance store cannot be used ({command[0]}: {programs.last_line(done.stderr)}): install xfsprogs "
-            "and mdadm on the nodes, or take data_on=efs."
-        )

@@ -307,7 +307,8 @@ def _fetch_part(request: StagingRequest, part: DatasetFile, file: Path, progress
             )
         return sha256
 
-    address = _address(request, part)
+    # A source that ends with / is a folder with the publisher's files.
+    address = f"{request.source}{part.name}" if request.source.endswith("/") else request.source or part.url
     if "://" in address and not address.startswith("s3://"):
         urls = (address,) if request.source else (*part.mirrors, address)
         note = {"event": "note"}
@@ -327,13 +328,6 @@ def _advice(request: StagingRequest) -> str:
         staged = f"stage it from your machine (ansible-playbook deeplearning.aws.stage -e dataset={request.data}), "
         advice = f"{staged if request.data in datasets.STAGED else ''}{advice}, or train on dataset=generated"
     return f"{advice}."
-
-
-def _address(request: StagingRequest, part: DatasetFile) -> str:
-    """Return where a part is fetched from. A source that ends with / is a folder with the publisher's files."""
-    if request.source.endswith("/"):
-        return f"{request.source}{part.name}"
-    return request.source or part.url
 
 
 def _copy(address: str, file: Path, progress: Progress, region: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 from deeplearning.config import read_config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
+from deeplearning.data.cli import report
 from deeplearning.data.extract import UnpackFolder, finish, show, unpack
 from deeplearning.data.ranged_reader import Source
 from deeplearning.identity import become
@@ -49,7 +48,3 @@ def main(argv: list[str]) -> int:
         result = finish(folder, manifest, source.attempt(manifest))
     report(result)
     return 0
-
-
-def report(event: dict[str, Any]) -> None:
-    print(json.dumps(event), flush=True)
