@@ -358,8 +358,8 @@ def test_it_is_stopped_if_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[tuple[str, ...]] = []
     monkeypatch.setattr(units, "active_units", lambda pattern: [pattern][: 1 - len(stopped)])
     monkeypatch.setattr(units, "control", lambda *words: stopped.append(words))
-    assert page.stop() == {"changed": True, "stopped": ["deeplearning-page.service"]}
-    assert page.stop() == {"changed": False, "stopped": []}
+    assert loopback.stop(page.SERVER.unit) == {"changed": True, "stopped": ["deeplearning-page.service"]}
+    assert loopback.stop(page.SERVER.unit) == {"changed": False, "stopped": []}
     assert stopped == [("stop", "deeplearning-page.service")]
 
 

@@ -6,10 +6,12 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -309,8 +311,12 @@ def test_the_page_is_served_at_the_port_that_is_asked_for(master: Node, monkeypa
         shown.append(config)
         return "here"
 
+    def serving(port: int, cluster: str, page: Callable[[], str]) -> Any:
+        served.append((port, cluster, page()))
+        return nullcontext(SimpleNamespace(serve_forever=lambda: None))
+
     monkeypatch.setattr(page, "page", described)
-    monkeypatch.setattr(page, "serve", lambda port, cluster, page: served.append((port, cluster, page())))
+    monkeypatch.setattr(page, "PageServer", serving)
     with master.here():
         assert cli.main(["page", "serve", "--port", "6150"]) == cli.main(["page", "serve"]) == 0
     name = master.config.cluster

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deeplearning import programs
 from deeplearning.contract.errors import UserError
@@ -33,19 +34,9 @@ class LoopbackServer:
 
     def start(self, user: str, command: Callable[[int], Sequence[str]]) -> tuple[int, bool]:
         """Start it unless it runs already. Return its port, and whether it was started. `command`: by the port."""
-        port = self.port()
-        return (port, False) if port else (self._start(user, command), True)
-
-    def port(self) -> int | None:
-        """Return the port that it listens on, which its unit's description names; None if it does not run."""
-        shown = programs.run("systemctl", "show", self.unit, "--property=ActiveState,Description").stdout
-        match = re.search(rf"^Description=.* {re.escape(ADDRESS)}:(\d+)$", shown, re.MULTILINE)
-        return int(match[1]) if match and "ActiveState=active" in shown else None
-
-    def _start(self, user: str, command: Callable[[int], Sequence[str]]) -> int:
-        for port in self.ports:
-            if not is_free(port):
-                continue
+        if port := self.port():
+            return port, False
+        for port in filter(is_free, self.ports):
             started = programs.run(
                 *as_root("systemd-run", f"--unit={self.unit}", f"--uid={user}", "--collect", "--quiet"),
                 *(f"--description={self.description} on {ADDRESS}:{port}", *command(port)),
@@ -54,12 +45,18 @@ class LoopbackServer:
                 raise UserError(f"{self.title} cannot be started: {programs.last_line(started.stderr)}")
             # Another program may take the port in between: the server ends then.
             if self._answers(port):
-                return port
+                return port, True
             if is_free(port):
                 raise UserError(f"{self.title} ended at its start: see journalctl -u {self.unit} on the master.")
         raise UserError(
             f"all ports from {self.ports[0]} to {self.ports[-1]} are taken on this node: stop what has them."
         )
+
+    def port(self) -> int | None:
+        """Return the port that it listens on, which its unit's description names; None if it does not run."""
+        shown = programs.run("systemctl", "show", self.unit, "--property=ActiveState,Description").stdout
+        match = re.search(rf"^Description=.* {re.escape(ADDRESS)}:(\d+)$", shown, re.MULTILINE)
+        return int(match[1]) if match and "ActiveState=active" in shown else None
 
     def _answers(self, port: int) -> bool:
         """Wait until it answers, and return False if it ends instead."""
@@ -77,12 +74,12 @@ class LoopbackServer:
         )
 
 
-def stop(pattern: str) -> list[str]:
-    """Stop the servers whose units match, and return the units."""
+def stop(pattern: str) -> dict[str, Any]:
+    """Stop the servers whose units match, and return which ones."""
     active = units.active_units(pattern)
     if active:
         units.control("stop", *active)
-    return active
+    return {"changed": bool(active), "stopped": active}
 
 
 def is_free(port: int) -> bool:

@@ -26,9 +26,9 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     config = read_config()
     if options.verb == "serve":
-        serve(options.port, config.cluster, lambda: page(config))
-        return 0
-    print(json.dumps(start(config) if options.verb == "start" else stop()))
+        with PageServer(options.port, config.cluster, lambda: page(config)) as server:
+            server.serve_forever()
+    print(json.dumps(start(config) if options.verb == "start" else loopback.stop(SERVER.unit)))
     return 0
 
 
@@ -36,11 +36,6 @@ def start(config: Config) -> dict[str, Any]:
     """Start the server unless it runs already."""
     port, changed = SERVER.start(config.user, lambda port: (paths.PROGRAM, "page", "serve", "--port", str(port)))
     return {"changed": changed, "address": loopback.ADDRESS, "port": port}
-
-
-def stop() -> dict[str, Any]:
-    stopped = loopback.stop(SERVER.unit)
-    return {"changed": bool(stopped), "stopped": stopped}
 
 
 def page(config: Config) -> str:
@@ -87,8 +82,3 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Leave no line in the journal for each request."""
-
-
-def serve(port: int, cluster: str, page: Page) -> None:
-    with PageServer(port, cluster, page) as server:
-        server.serve_forever()

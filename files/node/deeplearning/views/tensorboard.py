@@ -49,8 +49,7 @@ def start(run: str, config: Config) -> dict[str, Any]:
 
 def stop(run: str) -> dict[str, Any]:
     """Stop the TensorBoard of a run, or every one that was started here."""
-    stopped = loopback.stop(f"{UNIT}-*.service" if run == ALL_RUNS else server(run).unit)
-    return {"changed": bool(stopped), "stopped": stopped}
+    return loopback.stop(f"{UNIT}-*.service" if run == ALL_RUNS else server(run).unit)
 
 
 def folder_of(run: str, config: Config) -> Path:
