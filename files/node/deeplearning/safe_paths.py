@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import pwd
 import stat
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
+from deeplearning import safe_files
 from deeplearning.contract.errors import UserError
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -111,19 +114,16 @@ def _create(path: str, mode: int) -> None:
 @contextlib.contextmanager
 def held_folder(path: str) -> Generator[str, None, None]:
     """Open a folder of our own that is closed to others. Return a path to it that stays valid if it is renamed."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(path, 0) as handle:
         seen = os.fstat(handle)
         if seen.st_uid != os.geteuid() or seen.st_mode & OTHERS_WRITE:
             raise PermissionError(errno.EACCES, "Not closed to other users", path)
         yield f"/proc/self/fd/{handle}"
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Generator[int, None, None]:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _opened(path: str, flags: int = os.O_NOFOLLOW) -> Generator[int, None, None]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | flags)
     try:
         yield handle
     finally:
@@ -181,6 +181,14 @@ def own_file(path: str, mode: int = 0o644) -> int:
         f"{path} {problem} and has to be a file of {_user(os.geteuid())} alone: another user may have prepared it. "
         f"Remove it, and run the same command again. Example: sudo rm {path}"
     )
+
+
+def json_object(path: Path, limit: int = safe_files.RECORD_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a regular file, or an empty one if there is no such file."""
+    with contextlib.suppress(OSError, UserError, ValueError, RecursionError):
+        record = json.loads(safe_files.read(str(path), limit))
+        return record if isinstance(record, dict) else {}
+    return {}
 
 
 def _problem(seen: os.stat_result, owners: Sequence[int], is_kind: Callable[[int], bool]) -> str:

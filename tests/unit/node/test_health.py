@@ -200,7 +200,7 @@ def test_what_is_no_token_is_not_waited_for(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path / "deeplearning-worker2", kind)
     assert bounded(lambda: probes.missing_token_files(tmp_path, ["deeplearning-worker2"])) == ["deeplearning-worker2"]
     prepare(tmp_path / "result.json", kind)
-    assert bounded(lambda: training._record(tmp_path / "result.json")) == {}
+    assert bounded(lambda: training.json_object(tmp_path / "result.json")) == {}
 
 
 def test_names_with_a_wrong_address_or_none_are_reported() -> None:
@@ -314,7 +314,7 @@ def test_a_short_run_over_all_nodes_becomes_checks(
     asked: list[list[str]] = []
     requests: list[str] = []
 
-    def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
+    def run(words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         asked.append(words[:1])
         requests.extend([stdin] if words == ["create"] else [])
         answer = json.dumps({"run_dir": str(tmp_path)}) if words == ["create"] else ""
@@ -534,7 +534,7 @@ def test_nodes_of_one_type_are_compared(
     measured = {"right": True, "ranks": 3, "gbits": 400.0, "nccl": True, **figures}
     state = {"processes": processes_on("a", "b", "c")}
     record = {"preflight.json": measured, "state.json": state, "result.json": {"sentence": "run p has finished"}}
-    monkeypatch.setattr(training, "_record", lambda file: record[file.name])
+    monkeypatch.setattr(training, "json_object", lambda file: record[file.name])
     members = members_of_type(3, "")
     listed = [replace(member, instance_type=kind) for member, kind in zip(members.members, kinds, strict=True)]
     results = training.run_checks(replace(members, members=tuple(listed)), "pytorch", "", "t", "ubuntu", preflight=True)
@@ -546,13 +546,13 @@ def test_nodes_of_one_type_are_compared(
 def test_the_gpus_of_one_node_are_tested_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PlayedRun(tmp_path, monkeypatch)
     measured = {"right": True, "ranks": 8, "gbits": 1.6, "nccl": True}
-    really = training._record
+    really = training.json_object
 
     def record(file: Path) -> dict[str, Any]:
         answers = {"preflight.json": measured, "state.json": {"processes": processes_on(*["deeplearning-worker1"] * 8)}}
         return answers.get(file.name) or really(file)
 
-    monkeypatch.setattr(training, "_record", record)
+    monkeypatch.setattr(training, "json_object", record)
     (tmp_path / "result.json").write_text('{"sentence": "run p has finished"}')
     members = members_of_type(1, "p5.48xlarge")
     summed, inside, _space = training.run_checks(members, "pytorch", "", "t", "ubuntu", preflight=True)
@@ -606,7 +606,7 @@ class PlayedRun:
         monkeypatch.setattr(pairs, "check", lambda ssh, members: checks.Check("pairs", True, ""))
         monkeypatch.setattr(losses, "read", lambda ssh, aliases: {})
 
-    def _run(self, words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
+    def _run(self, words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         self.asked.append(words[0])
         return subprocess.CompletedProcess(words, 0, json.dumps({"run_dir": str(self._folder)}), "")
 
@@ -678,7 +678,7 @@ def test_a_preflight_that_is_slow_in_each_phase_passes(tmp_path: Path, monkeypat
 
 
 def test_a_command_that_hangs_ends_the_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(words: list[str], stdin: str = "", seconds: float = 0) -> subprocess.CompletedProcess[str]:
+    def run(words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         if words[0] == "start":
             raise subprocess.TimeoutExpired(words, 300)
         return subprocess.CompletedProcess(words, 0, json.dumps({"run_dir": str(tmp_path)}), "")
@@ -692,7 +692,7 @@ def test_pairs_have_half_a_minute_together(tmp_path: Path, monkeypatch: pytest.M
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\nexec sleep 60\n")
     ssh.chmod(0o755)
-    monkeypatch.setattr(pairs, "SECONDS", 2)
+    monkeypatch.setattr(probes, "ANSWER_SECONDS", 2)
     started = time.monotonic()
     assert set(pairs.measure([str(ssh)], ["a", "b", "c", "d"]).values()) == {0}
     assert time.monotonic() - started < 4 * 2
@@ -707,5 +707,6 @@ def test_the_short_run_is_asked_of_the_command_for_runs_which_may_not_hang(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     created = training._run(["create"], "{}")
     assert (created.returncode, created.stdout) == (3, "run create: {}\n")
+    monkeypatch.setattr(training, "SECONDS", 0.1)
     with pytest.raises(subprocess.TimeoutExpired):
-        training._run(["wait", "r"], seconds=0.1)
+        training._run(["wait", "r"])

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable
 
-from deeplearning import safe_files, safe_paths
+from deeplearning import safe_paths
 from deeplearning.concurrency import in_order
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.archives import files_sha256
@@ -127,15 +127,15 @@ def _list(folder: Path) -> list[str]:
 
 
 def show(folder: UnpackFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    exists = folder.exists()
-    if exists:
+    version = ""
+    if folder.exists():
         safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    version = str(marker_of(folder.path).get("version", "")) if exists else ""
-    if exists and version != manifest["version"]:
-        raise UserError(
-            f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
-            "or stage under another name."
-        )
+        version = str(marker_of(folder.path).get("version", ""))
+        if version != manifest["version"]:
+            raise UserError(
+                f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
+                "or stage under another name."
+            )
     return {"there": bool(version), "path": str(folder.path), "version": manifest["version"], "bytes": _bytes(manifest)}
 
 
@@ -322,10 +322,7 @@ def _inside(part: Mapping[str, Any], name: str) -> Path:
 
 def marker_of(folder: Path) -> dict[str, Any]:
     """Return what describes a data set, or an empty record. Another user may have prepared the folder."""
-    with contextlib.suppress(OSError, UserError, ValueError, RecursionError):
-        record = json.loads(safe_files.read(str(folder / paths.MARKER), MARKER_BYTES))
-        return record if isinstance(record, dict) else {}
-    return {}
+    return safe_paths.json_object(folder / paths.MARKER, MARKER_BYTES)
 
 
 def _bytes(manifest: Mapping[str, Any]) -> int:

@@ -64,10 +64,7 @@ def receive(allowed: str) -> int:
                 return 1
             connection.settimeout(WAIT_SECONDS)
             size = 0
-            while True:
-                part = connection.recv(1 << 20)
-                if not part:
-                    break
+            while part := connection.recv(1 << 20):
                 size += len(part)
     print(size, flush=True)
     return 0

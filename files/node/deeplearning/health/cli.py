@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
@@ -88,14 +90,13 @@ def _check(options: argparse.Namespace) -> int:
         results += _check_cluster(members, own, config, options.token, options.floor)
     else:
         results.append(checks.membership(False, "", 0, {}))
-    answer = {
-        "schema": 1,
-        "node": own.alias if own else "",
-        "generation": members.generation if members else 0,
-        "environments": probes.environments(),
-        "checks": [dataclasses.asdict(check) for check in results],
-    }
-    print(json.dumps(answer))
+    generation = members.generation if members else 0
+    return _print(results, node=own.alias if own else "", generation=generation, environments=probes.environments())
+
+
+def _print(results: Sequence[Check], **facts: Any) -> int:
+    """Print the answer. Return 1 if a check fails."""
+    print(json.dumps({"schema": 1, **facts, "checks": [dataclasses.asdict(check) for check in results]}))
     return 0 if all(check.ok for check in results) else 1
 
 
@@ -111,9 +112,7 @@ def _training(options: argparse.Namespace) -> int:
         options.preflight,
         options.processor,
     )
-    answer = {"schema": 1, "framework": options.framework, "checks": [dataclasses.asdict(check) for check in results]}
-    print(json.dumps(answer))
-    return 0 if all(check.ok for check in results) else 1
+    return _print(results, framework=options.framework)
 
 
 def _send(options: argparse.Namespace) -> int:

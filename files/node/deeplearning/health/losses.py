@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 
-from deeplearning import concurrency, programs
-from deeplearning.contract.errors import UserError
+from deeplearning.health import probes
 from deeplearning.health.checks import Check, some
 from deeplearning.runs import efa
-
-SECONDS = 30.0
 
 Losses = Mapping[str, Mapping[str, int]]
 """The counters of EFA by node."""
@@ -18,17 +14,9 @@ Losses = Mapping[str, Mapping[str, int]]
 
 def read(ssh: Sequence[str], aliases: Sequence[str]) -> Losses:
     """Return the counters of the nodes that have EFA. A node that does not answer has none."""
-
-    def ask(alias: str, seconds: float) -> dict[str, int]:
-        try:
-            return efa.parse_losses(
-                programs.run(*ssh, alias, "deeplearning", "health", "losses", timeout=seconds).stdout
-            )
-        except (subprocess.TimeoutExpired, ValueError, RecursionError, UserError):
-            return {}
-
-    answers = zip(aliases, concurrency.ask_nodes(ask, aliases, SECONDS))
-    return {alias: counters for alias, counters in answers if counters}
+    words = dict.fromkeys(aliases, ["losses"])
+    answers = probes.ask_nodes(ssh, words, lambda _alias, text: efa.parse_losses(text))
+    return {alias: counters for alias, counters in answers.items() if counters}
 
 
 def check(before: Losses, after: Losses) -> Check:

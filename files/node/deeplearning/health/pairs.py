@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 
-from deeplearning import concurrency
-from deeplearning.contract import bounded_program, schema
-from deeplearning.contract.errors import UserError
+from deeplearning.contract import schema
+from deeplearning.health import probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member
 
@@ -17,9 +15,6 @@ SLOW = 0.5
 """Below this share of the median, a pair is slow. Healthy pairs differ less, with one TCP stream each."""
 PEERS = 2
 """To so many nodes each node sends, so that a slow sender can be distinguished from a slow receiver."""
-SECONDS = 30.0
-"""A node that has not answered by then has 0 Gbit/s."""
-
 GBITS = schema.number(0, 1e6)
 """Training code may be root on a node, so its answer is validated."""
 
@@ -39,18 +34,11 @@ def measure(ssh: Sequence[str], aliases: Sequence[str]) -> Speeds:
     ring = [*aliases, *aliases]
     peers = {alias: ring[i + 1 : i + 1 + min(PEERS, len(aliases) - 1)] for i, alias in enumerate(aliases)}
 
-    def send(alias: str, seconds: float) -> dict[str, float]:
-        try:
-            done = bounded_program.run([*ssh, alias, "deeplearning", "health", "send", *peers[alias]], seconds)
-            answer: dict[str, float] = schema.validate_part(
-                json.loads(done.stdout), dict.fromkeys(peers[alias], GBITS), f"the speeds of {alias}"
-            )
-        except (subprocess.TimeoutExpired, bounded_program.TooMuchOutput, ValueError, RecursionError, UserError):
-            return {}
-        return answer
+    def speeds(alias: str, text: str) -> dict[str, float]:
+        return schema.validate_part(json.loads(text), dict.fromkeys(peers[alias], GBITS), f"the speeds of {alias}")
 
-    answers = dict(zip(aliases, concurrency.ask_nodes(send, aliases, SECONDS)))
-    return {(alias, peer): float(answers[alias].get(peer, 0)) for alias, names in peers.items() for peer in names}
+    answers = probes.ask_nodes(ssh, {alias: ["send", *names] for alias, names in peers.items()}, speeds)
+    return {(alias, peer): answers.get(alias, {}).get(peer, 0.0) for alias, names in peers.items() for peer in names}
 
 
 def judge(speeds: Speeds) -> Check:

@@ -9,21 +9,26 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
-from deeplearning import programs, safe_files
+from deeplearning import concurrency, programs, safe_files
 from deeplearning.contract import atomic_file, bounded_program
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import ENVIRONMENTS, MARKER
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.environment import installed
 
+Answer = TypeVar("Answer")
+
 EFS_SECONDS = 20.0
 KEPT_SECONDS = 3600
 REPLACED_SECONDS = 5.0
 SSH_AT_ONCE, SSH_SECONDS = 16, 40.0
+ANSWER_SECONDS = 30.0
+"""For the part of a node in a measurement."""
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR")
 
 
@@ -48,6 +53,25 @@ def ssh_failures(ssh: Sequence[str], aliases: Sequence[str]) -> dict[str, str]:
     with ThreadPoolExecutor(SSH_AT_ONCE) as pool:
         reasons = dict(zip(aliases, pool.map(reason, aliases)))
     return {alias: text for alias, text in reasons.items() if text}
+
+
+def ask_nodes(
+    ssh: Sequence[str], words: Mapping[str, Sequence[str]], parse: Callable[[str, str], Answer]
+) -> dict[str, Answer]:
+    """Return what `deeplearning health` prints on each node. `words`: its arguments, by the names of the nodes.
+
+    A node without a valid answer in time is missing: training code may be root there. `parse`: by its name and text.
+    """
+
+    def ask(alias: str, seconds: float) -> list[Answer]:
+        try:
+            done = bounded_program.run([*ssh, alias, "deeplearning", "health", *words[alias]], seconds)
+            return [parse(alias, done.stdout)]
+        except (subprocess.TimeoutExpired, bounded_program.TooMuchOutput, ValueError, RecursionError, UserError):
+            return []
+
+    answers = zip(words, concurrency.ask_nodes(ask, list(words), ANSWER_SECONDS))
+    return {alias: answer for alias, valid in answers for answer in valid}
 
 
 def wrong_names(addresses: Mapping[str, str]) -> dict[str, str]:

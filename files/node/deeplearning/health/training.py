@@ -9,16 +9,15 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from deeplearning import programs, safe_files
+from deeplearning import programs
 from deeplearning.contract import gpu_proof
-from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import TRAINERS
 from deeplearning.health import bandwidth, checks, losses, nccl, pairs, probes
 from deeplearning.health.checks import Check
 from deeplearning.members.member_list import Member, Members
 from deeplearning.runs import gpu_proofs, survey
+from deeplearning.safe_paths import json_object
 
 SECONDS = 300.0
 """For a command, and for the sum unless a run waits for it."""
@@ -126,9 +125,9 @@ def _all_reduce(
     if state:
         return [_late(folder, late[state], limits[state])]
     ended = ended or _run(["wait", run_id]).returncode
-    measured = _record(folder / "preflight.json")
+    measured = json_object(folder / "preflight.json")
     if not measured or (ended and measured["right"]):
-        sentence = _record(folder / "result.json").get("sentence", "it did not start")
+        sentence = json_object(folder / "result.json").get("sentence", "it did not start")
         return [Check("all-reduce", False, f"{sentence}: see {folder}/logs", "failed")]
     expected = bandwidth.bus_floor(types) if measured.get("nccl") else None
     if expected is None:
@@ -140,14 +139,14 @@ def _all_reduce(
     # Nodes of different types differ.
     if len(set(types)) > 1:
         return [summed]
-    return [summed, *nccl.checks(measured, _record(folder / "state.json").get("processes", []))]
+    return [summed, *nccl.checks(measured, json_object(folder / "state.json").get("processes", []))]
 
 
 def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
     """Wait for the end of a run. Return the state in which it is for longer than its limit; empty if there is none."""
     state, since = "", 0.0
-    while not _record(folder / "result.json"):
-        current = str(_record(folder / "state.json").get("state"))
+    while not json_object(folder / "result.json"):
+        current = str(json_object(folder / "state.json").get("state"))
         # Other states, such as "stopping", count as the one before.
         current = current if current in limits else state or next(iter(limits))
         if current == "running" and CONNECTED in os.listdir(folder):
@@ -164,14 +163,5 @@ def _late(folder: Path, what: str, seconds: float) -> Check:
     return Check("all-reduce", False, f"{what} after {seconds:.0f} s: see {folder}/logs", "late")
 
 
-def _record(file: Path) -> dict[str, Any]:
-    """Return a file's content, or an empty one if it cannot be read."""
-    try:
-        record = json.loads(safe_files.read(str(file)))
-    except (OSError, UserError, ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _run(arguments: list[str], stdin: str = "", seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    return programs.run("deeplearning", "run", *arguments, input=stdin, timeout=seconds)
+def _run(arguments: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return programs.run("deeplearning", "run", *arguments, input=stdin, timeout=SECONDS)
