@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+from pathlib import Path
 
 from deeplearning.config import read_config
 from deeplearning.contract import paths
@@ -39,10 +39,5 @@ def activation(framework: str) -> str:
 
 def installed() -> list[str]:
     """Return the frameworks whose installation is complete. The marker is written last."""
-    try:
-        names = sorted(os.listdir(paths.ENVIRONMENTS))
-    except FileNotFoundError:
-        return []
-    complete = [name for name in names if os.path.exists(f"{paths.ENVIRONMENTS}/{name}/{paths.MARKER}")]
     # A name that begins with a dot is about to be removed.
-    return [name for name in complete if not name.startswith(".")]
+    return sorted(marker.parent.name for marker in Path(paths.ENVIRONMENTS).glob(f"[!.]*/{paths.MARKER}"))

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from deeplearning.aws import ATTEMPTS, PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
 from deeplearning.concurrency import in_order
@@ -67,15 +67,13 @@ def _fetch_listed(aws: AwsClient, bucket: str, prefix: str, folder: Path, progre
 def _listed(aws: AwsClient, bucket: str, prefix: str, folder: Path) -> dict[Path, S3Object]:
     """Return the files to have in a folder, with the objects that they are copies of."""
 
-    def objects_below(start: str) -> list[dict[str, Any]]:
-        return aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=start)
-
+    objects_below = partial(aws.pages, "s3", "list_objects_v2", "Contents", Bucket=bucket)
     base = prefix if prefix.endswith("/") or not prefix else f"{prefix}/"
     # With the slash first: members may list `imagenet/`, and not all that begins with `imagenet`.
-    objects = objects_below(base)
+    objects = objects_below(Prefix=base)
     # They may not list the second: then nothing is there for them.
     with contextlib.suppress(AccessDenied):
-        objects = objects or [item for item in objects_below(prefix) if item["Key"] == prefix]
+        objects = objects or [item for item in objects_below(Prefix=prefix) if item["Key"] == prefix]
     names = {item["Key"][len(base) :] or item["Key"].rsplit("/", 1)[-1]: item for item in objects}
     files = {
         _inside(folder, name): S3Object(bucket, item["Key"], item["Size"], item["ETag"])
@@ -110,19 +108,16 @@ class _Copy:
         self._aws, self._item, self._file = aws, item, file
         self._partial = file.with_name(f".{file.name}.coming")
         self._pieces = range(0, item.size, RANGE_BYTES)
+        self._digest = hashlib.sha256(f"{item} {RANGE_BYTES}".encode()).digest()
         self._marks = self._read_marks() if len(self._pieces) > 1 else b""
-
-    @property
-    def _digest(self) -> bytes:
-        return hashlib.sha256(f"{self._item} {RANGE_BYTES}".encode()).digest()
 
     def _read_marks(self) -> bytes:
         """Return the marks of an earlier attempt, or none."""
         with contextlib.suppress(FileNotFoundError), open(self._partial, "rb") as file:
-            digest, count = self._digest, len(self._pieces)
+            length = DIGEST_BYTES + len(self._pieces)
             file.seek(self._item.size)
-            end = file.read(DIGEST_BYTES + count + 1)
-            if end.startswith(digest) and len(end) == DIGEST_BYTES + count:
+            end = file.read(length + 1)
+            if end.startswith(self._digest) and len(end) == length:
                 return end[DIGEST_BYTES:]
         return bytes(len(self._pieces))
 

@@ -99,14 +99,12 @@ def _load(options: argparse.Namespace) -> int:
     if options.repeated and os.path.exists(paths.CONFIGURING):
         return 0
     config = read_config()
-    _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
-    return 0
+    return _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
 
 
 def _metrics(options: argparse.Namespace) -> int:
     metrics.write(read_config())
-    _print(options, False, {"path": paths.METRICS}, "written")
-    return 0
+    return _print(options, False, {"path": paths.METRICS}, "written")
 
 
 def _publish(options: argparse.Namespace) -> int:
@@ -136,29 +134,28 @@ def _apply(options: argparse.Namespace) -> int:
     config = read_config()
     outcome = apply(config, lambda: AwsClient(config.region))
     summary = f"generation {outcome.generation} {'applied' if outcome.changed else 'is in place'}"
-    _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
-    return 0
+    return _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
 
 
 def _address(options: argparse.Namespace) -> int:
     allocation = atomic_file.read_or_none(paths.MASTER_ADDRESS)
     config = read_config()
     changed = bool(allocation) and associate(read_applied(), AwsClient(config.region), str(allocation))
-    _print(options, changed, {"changed": changed}, "associated" if changed else "nothing to do")
-    return 0
+    return _print(options, changed, {"changed": changed}, "associated" if changed else "nothing to do")
 
 
 def _forget(options: argparse.Namespace) -> int:
     changed = unapply()
-    _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
-    return 0
+    return _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
 
 
-def _print(options: argparse.Namespace, changed: bool, outcome: dict[str, Any], summary: str) -> None:
+def _print(options: argparse.Namespace, changed: bool, outcome: dict[str, Any], summary: str) -> int:
+    """Print the outcome of an action, which has succeeded, and return 0."""
     if options.json:
         print(json.dumps(outcome))
     elif changed or not getattr(options, "repeated", False):
         print(summary)
+    return 0
 
 
 def _show(options: argparse.Namespace) -> int:
