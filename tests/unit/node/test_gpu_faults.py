@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deeplearning import cli, programs
@@ -88,8 +90,8 @@ def test_lines_of_the_driver_that_report_no_fault_are_none() -> None:
 
 
 def test_each_xid_of_the_table_has_a_level_and_none_is_the_nodes_that_nvidia_calls_an_applications() -> None:
-    assert {each.level for each in faults.XIDS.values()} == {PROGRAM, RESET, REBOOT, REPLACE}
-    of_programs = {number for number, each in faults.XIDS.items() if each.level == PROGRAM}
+    assert {level for level, _text in faults.XIDS.values()} == {PROGRAM, RESET, REBOOT, REPLACE}
+    of_programs = {number for number, (level, _text) in faults.XIDS.items() if level == PROGRAM}
     assert {13, 31, 43, 94, 126} <= of_programs and not of_programs & {48, 62, 64, 74, 79, 95, 119, 120, 140}
 
 
@@ -145,16 +147,11 @@ def test_only_messages_after_a_number_count(log: Path) -> None:
 
 
 def test_the_device_gives_one_message_with_each_read_and_loses_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: Iterator[str | OSError] = iter([message(1, "a"), BrokenPipeError(), message(5, "b"), BlockingIOError()])
-
-    def read(handle: int, most: int) -> bytes:
-        part = next(reads)
-        if isinstance(part, OSError):
-            raise part
-        return part.encode()
-
+    # None: nothing has been logged since.
+    reads = [message(1, "a").encode(), BrokenPipeError(), message(5, "b").encode(), None]
+    device = Mock(read=Mock(side_effect=reads))
     monkeypatch.setattr(kernel_log, "KERNEL_LOG", "/dev/null")
-    monkeypatch.setattr("deeplearning.gpus.kernel_log.os.read", read)
+    monkeypatch.setattr("deeplearning.gpus.kernel_log.os.fdopen", lambda *_arguments, **_options: nullcontext(device))
     assert kernel_log.messages() == [(1, "a"), (5, "b")]
 
 

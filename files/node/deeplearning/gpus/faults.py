@@ -33,57 +33,53 @@ class Fault:
         return self.level in NODE_LEVELS
 
 
-@dataclass(frozen=True)
-class Xid:
-    level: str
-    text: str
-    """What follows the name of a GPU."""
+Xid = tuple[str, str]
+"""A level, and what follows the name of a GPU."""
 
-
-_COPY_ENGINE = Xid(PROGRAM, "reports an error of a copy engine")
-_VIDEO = Xid(PROGRAM, "reports an error of a video or image engine")
-_COMMANDS = Xid(PROGRAM, "got an invalid stream of commands")
-_GSP = Xid(RESET, "has a system processor (GSP) that failed or does not answer")
+_COPY_ENGINE = (PROGRAM, "reports an error of a copy engine")
+_VIDEO = (PROGRAM, "reports an error of a video or image engine")
+_COMMANDS = (PROGRAM, "got an invalid stream of commands")
+_GSP = (RESET, "has a system processor (GSP) that failed or does not answer")
 
 XIDS: Mapping[int, Xid] = {
     # [N] RESTART_APP, [A] RESTART_APP. 137 is, by [N], usually a wrong access of an application.
-    8: Xid(PROGRAM, "stopped processing"),
+    8: (PROGRAM, "stopped processing"),
     **dict.fromkeys((11, 25, 32, 69, 80), _COMMANDS),
-    13: Xid(PROGRAM, "reports an exception in a kernel, such as an index out of bounds"),
-    31: Xid(PROGRAM, "reports a page fault: an address that the program may not use"),
+    13: (PROGRAM, "reports an exception in a kernel, such as an index out of bounds"),
+    31: (PROGRAM, "reports a page fault: an address that the program may not use"),
     **dict.fromkeys((39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)), _COPY_ENGINE),
     **dict.fromkeys((60, 68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139), _VIDEO),
-    94: Xid(PROGRAM, "contained a memory error to one program"),
-    137: Xid(PROGRAM, "reports a wrong access over NVLink"),
+    94: (PROGRAM, "contained a memory error to one program"),
+    137: (PROGRAM, "reports a wrong access over NVLink"),
     # [N] IGNORE: a fault of the application, after which the GPU is healthy.
-    43: Xid(PROGRAM, "stopped the program after an error of its own"),
+    43: (PROGRAM, "stopped the program after an error of its own"),
     # [N] RESET_GPU, [A] RESET_GPU.
-    46: Xid(RESET, "stopped processing, and needs a reset"),
-    62: Xid(RESET, "has a micro-controller that halted"),
-    64: Xid(RESET, "could not remap a memory row"),
-    95: Xid(RESET, "has a memory error that affects all programs"),
-    109: Xid(RESET, "does not switch contexts in time"),
-    110: Xid(RESET, "reports a security fault"),
+    46: (RESET, "stopped processing, and needs a reset"),
+    62: (RESET, "has a micro-controller that halted"),
+    64: (RESET, "could not remap a memory row"),
+    95: (RESET, "has a memory error that affects all programs"),
+    109: (RESET, "does not switch contexts in time"),
+    110: (RESET, "reports a security fault"),
     119: _GSP,
     120: _GSP,
-    136: Xid(RESET, "could not train an NVLink"),
-    140: Xid(RESET, "has an uncorrectable memory error"),
-    143: Xid(RESET, "could not be initialized"),
-    155: Xid(RESET, "lost an NVLink"),
-    156: Xid(RESET, "retired a resource"),
-    158: Xid(RESET, "does not answer: a fatal timeout"),
+    136: (RESET, "could not train an NVLink"),
+    140: (RESET, "has an uncorrectable memory error"),
+    143: (RESET, "could not be initialized"),
+    155: (RESET, "lost an NVLink"),
+    156: (RESET, "retired a resource"),
+    158: (RESET, "does not answer: a fatal timeout"),
     # [N] WORKFLOW_XID_48 and WORKFLOW_NVLINK_ERR: a reset or a reboot clears the error. [A] RESET.
-    48: Xid(RESET, "has an uncorrectable memory error (two bits)"),
-    74: Xid(RESET, "has an NVLink that failed"),
+    48: (RESET, "has an uncorrectable memory error (two bits)"),
+    74: (RESET, "has an NVLink that failed"),
     # [N] details of a 48.
-    171: Xid(RESET, "has an uncorrectable error of its DRAM"),
-    172: Xid(RESET, "has an uncorrectable error of its SRAM"),
+    171: (RESET, "has an uncorrectable error of its DRAM"),
+    172: (RESET, "has an uncorrectable error of its SRAM"),
     # [N] RESTART_BM, RESTART_VM, and "boot re-attempted". [A] REBOOT.
-    79: Xid(REBOOT, "fell off the bus"),
-    151: Xid(REBOOT, "could not rotate its keys"),
-    168: Xid(REBOOT, "has less memory than it should"),
+    79: (REBOOT, "fell off the bus"),
+    151: (REBOOT, "could not rotate its keys"),
+    168: (REBOOT, "has less memory than it should"),
     # [N] CHECK_MECHANICALS, [A] ISOLATE: on AWS, another machine is the only cure.
-    54: Xid(REPLACE, "lacks auxiliary power"),
+    54: (REPLACE, "lacks auxiliary power"),
 }
 """Others are of the level monitor: [N] IGNORE or unused. So is 45, which follows other Xids and any killed program."""
 _NVLINK5 = range(144, 151)
@@ -91,10 +87,10 @@ _NVLINK5 = range(144, 151)
 _RECOVERY_ACTION = 154
 """[N] Summarizes what other Xids need, in words."""
 _ACTIONS = {
-    "Node Reboot Required": Xid(REBOOT, "needs a reboot of its node, by its driver"),
-    "GPU Reset Required": Xid(RESET, "needs a reset, by its driver"),
-    "Drain and Reset": Xid(RESET, "needs a reset, by its driver"),
-    "Drain P2P": Xid(RESET, "needs a reset, by its driver"),
+    "Node Reboot Required": (REBOOT, "needs a reboot of its node, by its driver"),
+    "GPU Reset Required": (RESET, "needs a reset, by its driver"),
+    "Drain and Reset": (RESET, "needs a reset, by its driver"),
+    "Drain P2P": (RESET, "needs a reset, by its driver"),
 }
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)\b(.*)")
 _SXID = re.compile(r"nvswitch\d+: SXid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+), ([\w-]+)")
@@ -113,9 +109,9 @@ def of_log(lines: Iterable[str], names: Mapping[str, str]) -> list[Fault]:
 def _of_line(line: str, names: Mapping[str, str]) -> Fault | None:
     if match := _XID.search(line):
         address, number, rest = match[1], int(match[2]), match[3]
-        xid = _xid(number, rest)
+        level, text = _xid(number, rest)
         gpu = names.get(_short(address), f"the GPU at {address}")
-        return _fault(xid.level, f"{gpu} {xid.text} (Xid {number})")
+        return _fault(level, f"{gpu} {text} (Xid {number})")
     if match := _SXID.search(line):
         # [F] Fatal errors of a switch need a reset of it and its GPUs; others are for information.
         level = RESET if match[3] == "Fatal" else MONITOR
@@ -126,10 +122,10 @@ def _of_line(line: str, names: Mapping[str, str]) -> Fault | None:
 def _xid(number: int, rest: str) -> Xid:
     if number == _RECOVERY_ACTION:
         action = _CHANGED_TO.search(rest)
-        return _ACTIONS.get(action[1] if action else "", Xid(MONITOR, "needs nothing"))
+        return _ACTIONS.get(action[1] if action else "", (MONITOR, "needs nothing"))
     if number in _NVLINK5:
-        return Xid(RESET if re.search(r"\bFatal\b", rest) else MONITOR, "reports an error of NVLink")
-    return XIDS.get(number, Xid(MONITOR, "reports an event"))
+        return (RESET if re.search(r"\bFatal\b", rest) else MONITOR, "reports an error of NVLink")
+    return XIDS.get(number, (MONITOR, "reports an event"))
 
 
 def of_reading(reading: Reading, expected: int | None = None) -> list[Fault]:

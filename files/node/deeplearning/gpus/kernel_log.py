@@ -32,16 +32,11 @@ def _read(path: str) -> Iterator[bytes]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return  # a container has no log of the kernel
-    try:
+    with os.fdopen(handle, "rb", buffering=0) as log:
         while True:
             # EPIPE: the kernel has overwritten the message. The next read continues with the oldest one.
             with contextlib.suppress(BrokenPipeError):
-                try:
-                    part = os.read(handle, _RECORD_BYTES)
-                except BlockingIOError:
-                    return
+                part = log.read(_RECORD_BYTES)
                 if not part:
-                    return
+                    return  # there is nothing now
                 yield part
-    finally:
-        os.close(handle)

@@ -87,18 +87,19 @@ class Nvml:
         function.restype = ctypes.c_char_p
         return (function(code) or b"").decode(errors="replace") or f"NVML's error {code}"
 
-    def number(self, function: str, kind: type[Any], *arguments: Any) -> int:
-        result = kind()
-        self.call(function, *arguments, byref(result))
-        return int(result.value)
+    def flags(self, function: str, device: Any, count: int) -> list[bool]:
+        numbers = [ctypes.c_uint() for _number in range(count)]
+        self.call(function, device, *map(byref, numbers))
+        return [bool(number.value) for number in numbers]
 
     def text(self, function: str) -> str:
         result = ctypes.create_string_buffer(TEXT_BYTES)
         self.call(function, result, TEXT_BYTES)
         return result.value.decode(errors="replace")
 
-    def structure(self, function: str, device: Any, result: Any) -> Any:
-        self.call(function, device, byref(result))
+    def result(self, result: Any, function: str, *arguments: Any) -> Any:
+        """Return `result` as the function has filled it."""
+        self.call(function, *arguments, byref(result))
         return result
 
 
@@ -126,36 +127,27 @@ def describe(nvml: Nvml, index: int) -> dict[str, Any]:
 def _describe(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, Any]:
     newest = MemoryInfoV2(version=ctypes.sizeof(MemoryInfoV2) | 2 << 24)
     memory = optional(
-        lambda: nvml.structure("nvmlDeviceGetMemoryInfo_v2", device, newest),
-        lambda: nvml.structure("nvmlDeviceGetMemoryInfo", device, MemoryInfo()),
+        lambda: nvml.result(newest, "nvmlDeviceGetMemoryInfo_v2", device),
+        lambda: nvml.result(MemoryInfo(), "nvmlDeviceGetMemoryInfo", device),
     )
-    busy = optional(lambda: nvml.structure("nvmlDeviceGetUtilizationRates", device, Utilization()))
-    pci = optional(lambda: nvml.structure("nvmlDeviceGetPciInfo_v3", device, PciInfo()))
+    busy = optional(lambda: nvml.result(Utilization(), "nvmlDeviceGetUtilizationRates", device))
+    pci = optional(lambda: nvml.result(PciInfo(), "nvmlDeviceGetPciInfo_v3", device))
+    ecc = (ctypes.c_ulonglong(), "nvmlDeviceGetTotalEccErrors", device, UNCORRECTED, VOLATILE)
+    # Correctable and uncorrectable rows, those that are pending, and a failure.
+    rows = optional(lambda: nvml.flags("nvmlDeviceGetRemappedRows", device, 4))
+    # The current mode, and the one after a reset.
+    mig = optional(lambda: nvml.flags("nvmlDeviceGetMigMode", device, 2))
     return {
         "bus_id": pci and pci.bus_id.decode(errors="replace"),
         "memory_total": memory and memory.total,
         "memory_used": memory and memory.used,
         "busy_percent": busy and busy.gpu,
-        "ecc_uncorrected": optional(
-            partial(nvml.number, "nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong, device, UNCORRECTED, VOLATILE)
-        ),
-        **(optional(lambda: _remapped_rows(nvml, device)) or {}),
-        "mig": optional(lambda: _mig(nvml, device)),
+        "ecc_uncorrected": optional(lambda: nvml.result(*ecc).value),
+        "remapping_pending": rows and rows[2],
+        "remapping_failed": rows and rows[3],
+        "mig": mig and mig[0],
         "processes": optional(*(partial(_processes, nvml, name, device) for name in RUNNING_PROCESSES)) or [],
     }
-
-
-def _remapped_rows(nvml: Nvml, device: ctypes.c_void_p) -> dict[str, bool]:
-    rows = [ctypes.c_uint() for _number in range(4)]
-    nvml.call("nvmlDeviceGetRemappedRows", device, *map(byref, rows))
-    _correctable, _uncorrectable, pending, failed = (bool(row.value) for row in rows)
-    return {"remapping_pending": pending, "remapping_failed": failed}
-
-
-def _mig(nvml: Nvml, device: ctypes.c_void_p) -> bool:
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
-    nvml.call("nvmlDeviceGetMigMode", device, byref(current), byref(pending))
-    return bool(current.value)
 
 
 def _processes(nvml: Nvml, function: str, device: ctypes.c_void_p) -> list[int]:
@@ -176,7 +168,7 @@ def read() -> dict[str, Any]:
     """Return the fields of `reading.Reading`."""
     try:
         nvml = Nvml()
-        count = nvml.number("nvmlDeviceGetCount_v2", ctypes.c_uint)
+        count = nvml.result(ctypes.c_uint(), "nvmlDeviceGetCount_v2").value
     except OSError as error:
         return {"error": f"NVIDIA's library cannot be loaded: {error}"}
     except NvmlError as error:
