@@ -51,7 +51,7 @@ def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: li
             ],
         ),
         (
-            [Volume("/dev/nvme1n1", "xfs", "deeplearning")],
+            [Volume("/dev/nvme1n1", "xfs")],
             [["mount", "-o", "noatime", "/dev/nvme1n1", ROOT], ["chmod", "1777", ROOT]],
         ),
         (
@@ -64,7 +64,7 @@ def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: li
             ],
         ),
         (
-            [Volume(f"/dev/nvme{number}n1", "linux_raid_member", "a:deeplearning") for number in (1, 2)],
+            [Volume(f"/dev/nvme{number}n1", "linux_raid_member") for number in (1, 2)],
             [["mdadm", "--assemble", "/dev/md/deeplearning", "/dev/nvme1n1", "/dev/nvme2n1"], *LAST],
         ),
     ],

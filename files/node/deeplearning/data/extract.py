@@ -31,11 +31,10 @@ from typing import IO, Any, Callable
 
 from deeplearning import safe_paths
 from deeplearning.concurrency import in_order
-from deeplearning.contract import atomic_file, paths
+from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.archives import files_sha256
 from deeplearning.contract.datasets import DATASETS
 from deeplearning.contract.errors import UserError
-from deeplearning.data.links import create_links
 from deeplearning.data.packed import BadArchive, File, files_of
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.sources import Progress
@@ -210,14 +209,28 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
     for number, part in enumerate(manifest["parts"]):
         if number not in records:
             raise UserError(f"{part['name']} of {folder.name} is not unpacked: run deeplearning.aws.stage again.")
-    files = itertools.chain.from_iterable(records[number]["some"].items() for number in sorted(records))
-    marker = {"schema": 1, "data": folder.name, "version": manifest["version"]}
-    marker |= {"files": dict(itertools.islice(files, LISTED)), "count": sum(part["files"] for part in records.values())}
-    (unpacked / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
+    files = {name: size for number in sorted(records) for name, size in records[number]["some"].items()}
+    count = sum(part["files"] for part in records.values())
+    write_marker(unpacked, folder.name, files, version=manifest["version"], count=count)
     shutil.rmtree(folder.records(attempt))
     os.rename(unpacked, folder.path)
     create_links(folder.path, folder.root.parent, manifest["links"])
-    return {"changed": True, "path": str(folder.path), "files": marker["count"]}
+    return {"changed": True, "path": str(folder.path), "files": count}
+
+
+def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
+    """Create the links below the mount point under which old scripts look for a data set, unless they exist.
+
+    Return whether one was missing. A data set of root's gets none inside.
+    """
+    missing = [
+        (efs_mount / name, folder / target)
+        for name, target in links.items()
+        if not os.path.lexists(efs_mount / name) and os.access((efs_mount / name).parent, os.W_OK)
+    ]
+    for link, target in missing:
+        link.symlink_to(os.path.relpath(target, link.parent))
+    return bool(missing)
 
 
 def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
@@ -323,6 +336,11 @@ def _inside(part: Mapping[str, Any], name: str) -> Path:
 def marker_of(folder: Path) -> dict[str, Any]:
     """Return what describes a data set, or an empty record. Another user may have prepared the folder."""
     return safe_paths.json_object(folder / paths.MARKER, MARKER_BYTES)
+
+
+def write_marker(folder: Path, data: str, files: Mapping[str, int], **facts: Any) -> None:
+    marker = {"schema": schema.VERSION, "data": data, **facts, "files": dict(itertools.islice(files.items(), LISTED))}
+    (folder / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
 
 
 def _bytes(manifest: Mapping[str, Any]) -> int:

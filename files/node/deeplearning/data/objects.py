@@ -59,9 +59,8 @@ def _fetch_listed(aws: AwsClient, bucket: str, prefix: str, folder: Path, progre
     require_space(folder, progress.total - progress.done)
     aws.client("s3")
     calls = (call for copy in copies for call in copy.calls())
-    for piece in in_order(calls, PARALLEL_REQUESTS):
-        progress.add(piece.fetched)
-        piece.taken()
+    for take in in_order(calls, PARALLEL_REQUESTS):
+        progress.add(take())
 
 
 def _listed(aws: AwsClient, bucket: str, prefix: str, folder: Path) -> dict[Path, S3Object]:
@@ -94,11 +93,8 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-class _Piece(NamedTuple):
-    fetched: int
-    """Bytes that came from S3."""
-    taken: Callable[[], None] = lambda: None
-    """To be called for the pieces of an object in their order."""
+Take = Callable[[], int]
+"""To be called for the pieces of an object in their order. Returns how many bytes came from S3."""
 
 
 class _Copy:
@@ -130,7 +126,7 @@ class _Copy:
         marked = (start for start, mark in zip(self._pieces, self._marks) if mark)
         return self._item.size - sum(map(self._length, marked))
 
-    def calls(self) -> Iterator[Callable[[], _Piece]]:
+    def calls(self) -> Iterator[Callable[[], Take]]:
         """Yield the calls that fetch it."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -146,18 +142,18 @@ class _Copy:
         self._output = open(self._partial, "r+b", buffering=0)  # noqa: SIM115 - until all pieces are there
         yield from (partial(self._fetch_piece, index) for index in range(len(self._pieces)))
 
-    def _fetch_whole(self) -> _Piece:
+    def _fetch_whole(self) -> Take:
         content = self._fetch(0) if self._item.size else bytearray()
         self._md5.update(content)
         self._partial.write_bytes(content)
         self._complete()
-        return _Piece(len(content))
+        return lambda: len(content)
 
-    def _fetch_piece(self, index: int) -> _Piece:
+    def _fetch_piece(self, index: int) -> Take:
         start, descriptor = self._pieces[index], self._output.fileno()
         if self._marks[index]:
             known = os.pread(descriptor, self._length(start), start) if self._item.md5 else b""
-            return _Piece(0, partial(self._take, index, known))
+            return partial(self._take, index, known, 0)
         content = self._fetch(start)
         written = 0
         while written < len(content):
@@ -165,7 +161,7 @@ class _Copy:
         # The mark must not reach the disk before the piece.
         os.fdatasync(descriptor)
         os.pwrite(descriptor, MARK, self._item.size + DIGEST_BYTES + index)
-        return _Piece(len(content), partial(self._take, index, content if self._item.md5 else b""))
+        return partial(self._take, index, content if self._item.md5 else b"", len(content))
 
     def _fetch(self, start: int) -> bytearray:
         count = self._length(start)
@@ -178,12 +174,13 @@ class _Copy:
             self._refuse()
         return content
 
-    def _take(self, index: int, content: bytes | bytearray) -> None:
+    def _take(self, index: int, content: bytes | bytearray, fetched: int) -> int:
         self._md5.update(content)
         if index + 1 == len(self._pieces):
             self._output.truncate(self._item.size)
             self._output.close()
             self._complete()
+        return fetched
 
     def _complete(self) -> None:
         if self._item.md5 not in ("", self._md5.hexdigest()) and self._has_md5():

@@ -29,22 +29,21 @@ class Volume:
     device: str
     content: str = ""
     """What is on it, as lsblk names file systems. Empty: nothing."""
-    label: str = ""
-
-    @property
-    def is_usable(self) -> bool:
-        """Return whether it is empty or ours. After a reboot it has what it had before."""
-        return not self.content or self.label.rpartition(":")[2] == LABEL
 
 
 def volumes(listed: str) -> list[Volume]:
-    """Return the unused volumes of the instance store, from the output of lsblk."""
+    """Return the unused volumes of the instance store that are empty or ours, from the output of lsblk.
+
+    After a reboot ours have what they had before.
+    """
     unused = []
     for device in json.loads(listed)["blockdevices"]:
         used = device.get("mountpoint") or device.get("children")
-        if str(device.get("model") or "").strip() == MODEL and not used:
-            unused.append(Volume(device["path"], device.get("fstype") or "", device.get("label") or ""))
-    return [volume for volume in unused if volume.is_usable]
+        content, label = device.get("fstype") or "", device.get("label") or ""
+        is_usable = not content or label.rpartition(":")[2] == LABEL
+        if str(device.get("model") or "").strip() == MODEL and not used and is_usable:
+            unused.append(Volume(device["path"], content))
+    return unused
 
 
 def mount_commands(unused: Sequence[Volume], root: str) -> list[list[str]]:

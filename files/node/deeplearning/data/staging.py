@@ -10,8 +10,6 @@ import errno
 import fcntl
 import gzip
 import hashlib
-import itertools
-import json
 import os
 import re
 import shutil
@@ -23,13 +21,12 @@ from typing import Any, Callable
 
 from deeplearning import programs, safe_paths
 from deeplearning.aws import AwsClient
-from deeplearning.contract import datasets, paths, schema
+from deeplearning.contract import datasets, paths
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.data import own_disk
-from deeplearning.data.extract import UnpackFolder, finish, marker_of, unpack
-from deeplearning.data.links import create_links
+from deeplearning.data.extract import LISTED, UnpackFolder, create_links, finish, marker_of, unpack, write_marker
 from deeplearning.data.objects import fetch_s3
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.sources import Progress, copy_folder, fetch_urls, sha256_of
@@ -37,8 +34,6 @@ from deeplearning.identity import as_root
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
 ON_NODE = Path(paths.NODE_DATA)
-CHECKED_FILES = 100
-"""Of a staged data set only so many files are checked. The rename that put them there put all of them there."""
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -200,7 +195,7 @@ def _is_complete(path: Path) -> bool:
         files = DATASETS[path.name].files
     if not files:
         return False
-    return all(_has_size(path / name, size) for name, size in list(files.items())[:CHECKED_FILES])
+    return all(_has_size(path / name, size) for name, size in list(files.items())[:LISTED])
 
 
 def _has_size(file: Path, size: int) -> bool:
@@ -267,12 +262,8 @@ def _stage(request: StagingRequest, report: Report) -> None:
     sizes = {str(file.relative_to(partial)): file.stat().st_size for file in files}
     if not sizes:
         raise UserError(f"data is {request.data}, which has no files: put them there, or choose other data.")
-    origin = request.source or request.data
-    record: dict[str, Any] = {"schema": schema.VERSION, "data": request.data, "source": origin}
-    record["files"] = dict(itertools.islice(sizes.items(), CHECKED_FILES))
-    if source:
-        record["version"] = marker_of(source).get("version")
-    (partial / paths.MARKER).write_text(json.dumps(record), encoding="utf-8")
+    version = {"version": marker_of(source).get("version")} if source else {}
+    write_marker(partial, request.data, sizes, source=request.source or request.data, **version)
     os.rename(partial, request.path)
 
 
