@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from deeplearning import programs
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -138,7 +139,8 @@ def _check_cluster(members: Members, own: Member, config: Config, token: str, fl
     """Check what concerns the other nodes too."""
     others = [member for member in members.members if member.rank != own.rank]
     timers = (*TIMERS, *(MASTERS_TIMERS if config.role == "master" else ()))
-    results = [checks.membership(True, own.alias, members.generation, probes.timer_states(timers))]
+    states = dict(zip(timers, programs.run("systemctl", "is-active", *timers).stdout.split("\n")))
+    results = [checks.membership(True, own.alias, members.generation, states)]
     results += _shared(config, _folder(config, token), own.alias, [member.alias for member in members.members])
     addresses = {alias: member.private_ip for member in members.members for alias in member.aliases}
     results.append(checks.names(probes.wrong_names(addresses)))

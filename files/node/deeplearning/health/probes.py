@@ -97,10 +97,6 @@ def disk() -> tuple[int, int]:
     return usage.free, usage.total
 
 
-def timer_states(names: Sequence[str]) -> dict[str, str]:
-    return dict(zip(names, programs.run("systemctl", "is-active", *names).stdout.split("\n")))
-
-
 def write_token_file(mount: str, folder: Path, name: str) -> float:
     """Write a file for the other nodes to see. Return how many seconds this clock is ahead of the file system's.
 

@@ -38,7 +38,8 @@ def measure() -> dict[str, Any]:
         "memory_percent": _memory_percent(),
         "disk_percent": round(100 * (disk.total - disk.free) / disk.total),
         "gpus": gpus,
-        "logins": _logins(),
+        # Sessions with a terminal. Ansible and mpirun log in without one.
+        "logins": len(programs.run("who").stdout.splitlines()),
         "jobs": sum(_is_job(argv) for argv in _command_lines()),
         "errors": errors,
     }
@@ -48,11 +49,6 @@ def _memory_percent() -> int:
     lines = (line.split() for line in Path(MEMINFO).read_text().splitlines())
     kib = {fields[0]: int(fields[1]) for fields in lines}
     return round(100 * (kib["MemTotal:"] - kib["MemAvailable:"]) / kib["MemTotal:"])
-
-
-def _logins() -> int:
-    """Return the number of sessions with a terminal. Ansible and mpirun log in without one."""
-    return len(programs.run("who").stdout.splitlines())
 
 
 def _command_lines() -> Iterator[list[str]]:

@@ -130,7 +130,7 @@ def _problems(
         {
             "name": member.alias,
             "instance_id": member.instance_id,
-            "health": _health(member.state, member.instance_id in loads),
+            "health": problems.SILENT if member.state == READY and member.instance_id not in loads else member.state,
             "held": "",
             "load": loads.get(member.instance_id),
         }
@@ -138,7 +138,3 @@ def _problems(
     ]
     # Both name members that are faulty.
     return list(dict.fromkeys([*unsettled(members), *problems.of_members(rows, bool(config.job_flow)), *stalled]))
-
-
-def _health(state: str, has_load: bool) -> str:
-    return problems.SILENT if state == READY and not has_load else state
