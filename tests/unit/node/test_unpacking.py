@@ -28,7 +28,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build, digest, read
 from deeplearning.data import extract
 from deeplearning.data import unpack_cli as cli
-from deeplearning.data.extract import RECORDS, UnpackFolder, finish, parts_of_node, show, unpack
+from deeplearning.data.extract import RECORDS, UnpackFolder, finish, is_unpacked, parts_of_node, unpack
 from deeplearning.data.ranged_reader import RangedReader, Source
 from deeplearning.data.sources import sha256_of
 
@@ -78,7 +78,7 @@ def test_a_tar_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int, 
     tar(staged / "a.tar", contents(), format_)
     manifest(staged, "a.tar")
     done = all_of(place, staged, count)
-    assert done == {"changed": True, "path": str(place.path), "files": len(contents())}
+    assert done == {"changed": True, "files": len(contents())}
     assert files_in(place.path) == contents()
 
 
@@ -118,7 +118,7 @@ def test_records_and_the_marker_list_no_more_than_so_many_files(place: UnpackFol
     tar(staged / "a.tar", {f"{n}.jpg": b"x" for n in range(extract.LISTED + 5)})
     manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 1, quiet)
-    assert len(json.loads(place.record(V1, 0).read_text())["some"]) == extract.LISTED
+    assert len(json.loads((place.records(V1) / "0.json").read_text())["some"]) == extract.LISTED
     finish(place, Source(str(staged), "").manifest(), V1)
     marker = json.loads((place.path / ".deeplearning.json").read_text())
     assert (len(marker["files"]), marker["count"]) == (extract.LISTED, extract.LISTED + 5)
@@ -144,7 +144,7 @@ def test_a_second_time_nothing_is_unpacked(place: UnpackFolder, staged: Path, mo
     manifest(staged, "a.tar")
     all_of(place, staged, 2)
     monkeypatch.setattr(extract, "files_of", None)
-    assert all_of(place, staged, 2) == {"changed": False, "path": str(place.path)}
+    assert all_of(place, staged, 2) == {"changed": False}
 
 
 def test_a_complete_part_is_not_unpacked_again(
@@ -168,7 +168,7 @@ def test_a_record_does_not_outlive_its_files(place: UnpackFolder, staged: Path) 
     tar(staged / "a.tar", {"a": b"a"})
     tar(staged / "b.tar", {"b": b"b"})
     manifest(staged, "a.tar", "b.tar")
-    assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"] and place.record(V1, 0).exists()
+    assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"] and (place.records(V1) / "0.json").exists()
     shutil.rmtree(place.partial(V1))
     unpack(place, Source(str(staged), ""), 1, 2, quiet)
     with pytest.raises(UserError, match="a.tar of coco is not unpacked"):
@@ -186,7 +186,7 @@ def test_an_attempt_that_another_node_removes_is_not_begun_again(
     read = extract.files_of
 
     def removed_meanwhile(opened: Any, part: Any) -> Any:
-        place.remove(V1)
+        extract._remove(place.partial(V1))
         return read(opened, part)
 
     monkeypatch.setattr(extract, "files_of", removed_meanwhile)
@@ -256,7 +256,7 @@ def test_no_node_looks_up_a_name_that_another_node_creates(
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"]
     with pytest.raises(UserError, match="b.tar of coco is not unpacked"):
         finish(place, Source(str(staged), "").manifest(), V1)
-    created = {place.path, place.path / ".deeplearning.json", place.record(V1, 1)}
+    created = {place.path, place.path / ".deeplearning.json", (place.records(V1) / "1.json")}
     assert not missing & {str(path) for path in created}
 
 
@@ -278,7 +278,7 @@ def test_another_version_in_its_place_is_not_touched(place: UnpackFolder, staged
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     (place.path / ".deeplearning.json").unlink()
     with pytest.raises(UserError, match="it has no version"):
-        show(place, other)
+        is_unpacked(place, other)
 
 
 def test_an_archive_in_an_archive_stays_one(place: UnpackFolder, staged: Path) -> None:
@@ -419,14 +419,12 @@ def test_nodes_unpack_their_parts_and_one_finishes(
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
-    before = unpacking("show", "coco")
-    assert before == show(place, Source(str(staged), "here").manifest())
+    assert unpacking("show", "coco") == {"there": False}
     done = [unpacking("share", "coco", "--share", f"{share}/3") for share in (1, 2, 3)]
     assert {answer["event"] for answer in done} == {"end"}
     assert sum(answer["files"] for answer in done) == len(contents())
-    whole = {"path": str(place.path), "files": len(contents())}
-    assert unpacking("finish", "coco") == {"changed": True, **whole}
-    assert unpacking("show", "coco") != before and files_in(place.path) == contents()
+    assert unpacking("finish", "coco") == {"changed": True, "files": len(contents())}
+    assert unpacking("show", "coco") == {"there": True} and files_in(place.path) == contents()
     # By default there is one share.
     assert unpacking("share", "coco")["event"] == "end"
 

@@ -66,36 +66,23 @@ class UnpackFolder:
     def path(self) -> Path:
         return self.root / self.name
 
-    def exists(self) -> bool:
-        """Return whether the data set exists.
-
-        Look it up in the list of its parent. An NFS client caches a missing name, so that a run on this node could miss
-        the data that another node has unpacked meanwhile.
-        """
-        return self.name in _list(self.root)
-
     def partial(self, attempt: str) -> Path:
         return self.root / f".{self.name}.{attempt}.unpacking"
 
     def records(self, attempt: str) -> Path:
-        """Return the folder of the records. It is inside the one of the files, so that no record outlives these."""
+        """Return the folder of the records, which are called by the places of their parts in the manifest.
+
+        It is inside the one of the files, so that no record outlives these.
+        """
         return self.partial(attempt) / RECORDS
 
-    def record(self, attempt: str, number: int) -> Path:
-        """Return the record of a part that is unpacked, by its place in the manifest."""
-        return self.records(attempt) / f"{number}.json"
-
     def read_records(self, attempt: str) -> dict[int, dict[str, Any]]:
-        """Return the records of all parts that any node has unpacked. Read the list of the folder, as `exists` does."""
+        """Return the records of all parts that any node has unpacked. It lists the folder, as `is_unpacked` does."""
         records = {}
         for name in _list(self.records(attempt)):
             with contextlib.suppress(OSError, ValueError):
                 records[int(name.removesuffix(".json"))] = json.loads((self.records(attempt) / name).read_bytes())
         return records
-
-    def remove(self, attempt: str) -> None:
-        """Remove what has been unpacked in an attempt."""
-        _remove(self.partial(attempt))
 
     def remove_others(self, attempt: str) -> None:
         """Remove what other attempts have left, with or without a name."""
@@ -125,17 +112,22 @@ def _list(folder: Path) -> list[str]:
         return []
 
 
-def show(folder: UnpackFolder, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    version = ""
-    if folder.exists():
-        safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-        version = str(marker_of(folder.path).get("version", ""))
-        if version != manifest["version"]:
-            raise UserError(
-                f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
-                "or stage under another name."
-            )
-    return {"there": bool(version), "path": str(folder.path), "version": manifest["version"], "bytes": _bytes(manifest)}
+def is_unpacked(folder: UnpackFolder, manifest: Mapping[str, Any]) -> bool:
+    """Return whether the data set is there. Raise UserError if anything else has its place.
+
+    Look it up in the list of its parent. An NFS client caches a missing name, so that a run on this node could miss the
+    data that another node has unpacked meanwhile.
+    """
+    if folder.name not in _list(folder.root):
+        return False
+    safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
+    version = str(marker_of(folder.path).get("version", ""))
+    if version != manifest["version"]:
+        raise UserError(
+            f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
+            "or stage under another name."
+        )
+    return True
 
 
 def parts_of_node(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -> list[int]:
@@ -156,7 +148,7 @@ def unpack(
     folder: UnpackFolder, source: Source, share: int, shares: int, report: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     manifest = source.manifest()
-    if show(folder, manifest)["there"]:
+    if is_unpacked(folder, manifest):
         return {"changed": False, "files": 0}
     attempt, parts = source.attempt(manifest), manifest["parts"]
     safe_paths.shared_folder(str(folder.root))
@@ -173,9 +165,10 @@ def unpack(
         try:
             with _error_messages(folder, attempt, parts[number]):
                 records[number] = _unpacked(folder, source, parts[number], attempt, progress.add)
-                atomic_file.replace(str(folder.record(attempt, number)), json.dumps(records[number]).encode())
+                record = folder.records(attempt) / f"{number}.json"
+                atomic_file.replace(str(record), json.dumps(records[number]).encode())
         except BadArchive:
-            folder.remove(attempt)
+            _remove(folder.partial(attempt))
             raise
     return {"changed": bool(remaining), "files": sum(records[number]["files"] for number in numbers)}
 
@@ -200,8 +193,8 @@ def _unpacked(
 
 def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> dict[str, Any]:
     """Rename the folder to the data set's, if all parts of the attempt are there."""
-    if show(folder, manifest)["there"]:
-        return {"changed": create_links(folder.path, folder.root.parent, manifest["links"]), "path": str(folder.path)}
+    if is_unpacked(folder, manifest):
+        return {"changed": create_links(folder.path, folder.root.parent, manifest["links"])}
     unpacked = folder.partial(attempt)
     for path in filter(os.path.lexists, (unpacked, folder.records(attempt))):
         safe_paths.check_folder(str(path), os.geteuid())
@@ -215,7 +208,7 @@ def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> d
     shutil.rmtree(folder.records(attempt))
     os.rename(unpacked, folder.path)
     create_links(folder.path, folder.root.parent, manifest["links"])
-    return {"changed": True, "path": str(folder.path), "files": count}
+    return {"changed": True, "files": count}
 
 
 def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
@@ -343,12 +336,8 @@ def write_marker(folder: Path, data: str, files: Mapping[str, int], **facts: Any
     (folder / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
 
 
-def _bytes(manifest: Mapping[str, Any]) -> int:
-    return sum(part["size"] for part in manifest["parts"])
-
-
 def _require_space(folder: UnpackFolder, manifest: Mapping[str, Any]) -> None:
-    free, needed = shutil.disk_usage(folder.root).free, _bytes(manifest)
+    free, needed = shutil.disk_usage(folder.root).free, sum(part["size"] for part in manifest["parts"])
     if needed > free:
         raise UserError(
             f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: make room."

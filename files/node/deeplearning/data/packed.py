@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, Callable
+from typing import IO, Any, Callable, cast
 
 from deeplearning.contract.archives import StrictTarInfo
 from deeplearning.contract.errors import UserError
@@ -48,13 +48,8 @@ def _tarred(opened: IO[bytes], is_packed: bool) -> Iterator[File]:
             # Do not keep the members: there may be millions.
             archive.members = []  # type: ignore[attr-defined]
             if member.isfile():
-                yield File(member.name, member.size, partial(_content, archive, member))
+                # It returns None for what is no file.
+                content = cast("Callable[[], IO[bytes]]", partial(archive.extractfile, member))
+                yield File(member.name, member.size, content)
             elif not (member.isdir() or is_packed):
                 raise BadArchive(f"{member.name} in the archive is neither a file nor a folder: pack it without.")
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    packed = archive.extractfile(member)
-    if packed is None:
-        raise BadArchive(f"{member.name} in the archive is no file: pack it without.")
-    return packed

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 from deeplearning.config import read_config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.data.cli import report
-from deeplearning.data.extract import UnpackFolder, finish, show, unpack
+from deeplearning.data.extract import UnpackFolder, finish, is_unpacked, unpack
 from deeplearning.data.ranged_reader import Source
 from deeplearning.identity import become
 
@@ -39,8 +40,9 @@ def main(argv: list[str]) -> int:
     source = Source(options.source, config.region, options.name, options.sha256)
     folder = UnpackFolder(Path(config.efs_mount, "data"), options.name)
     share, shares = int(match[1]) - 1, int(match[2])
+    result: dict[str, Any]
     if options.verb == "show":
-        result = show(folder, source.manifest())
+        result = {"there": is_unpacked(folder, source.manifest())}
     elif options.verb == "share":
         result = {"event": "end", **unpack(folder, source, share, shares, report)}
     else:
