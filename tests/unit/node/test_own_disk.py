@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.data import cli, own_disk
-from deeplearning.data.own_disk import MODEL, Volume, mount_commands, volumes
+from deeplearning.data.own_disk import MODEL, mount_commands, volumes
 
 ROOT = "/opt/deeplearning/data"
 LAST = [["mount", "-o", "noatime", "/dev/md/deeplearning", ROOT], ["chmod", "1777", ROOT]]
@@ -36,14 +36,14 @@ def device(path: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: list[str]) -> None:
-    assert [volume.device for volume in volumes(json.dumps({"blockdevices": devices}))] == expected
+    assert list(volumes(json.dumps({"blockdevices": devices}))) == expected
 
 
 @pytest.mark.parametrize(
     ("volumes", "commands"),
     [
         (
-            [Volume("/dev/nvme1n1")],
+            {"/dev/nvme1n1": ""},
             [
                 ["mkfs.xfs", "-q", "-L", "deeplearning", "/dev/nvme1n1"],
                 ["mount", "-o", "noatime", "/dev/nvme1n1", ROOT],
@@ -51,11 +51,11 @@ def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: li
             ],
         ),
         (
-            [Volume("/dev/nvme1n1", "xfs")],
+            {"/dev/nvme1n1": "xfs"},
             [["mount", "-o", "noatime", "/dev/nvme1n1", ROOT], ["chmod", "1777", ROOT]],
         ),
         (
-            [Volume("/dev/nvme1n1"), Volume("/dev/nvme2n1")],
+            {"/dev/nvme1n1": "", "/dev/nvme2n1": ""},
             [
                 ["mdadm", "--create", "/dev/md/deeplearning", "--level=0", "--raid-devices=2", "--name=deeplearning",
                  "--run", "/dev/nvme1n1", "/dev/nvme2n1"],
@@ -64,14 +64,14 @@ def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: li
             ],
         ),
         (
-            [Volume(f"/dev/nvme{number}n1", "linux_raid_member") for number in (1, 2)],
+            {f"/dev/nvme{number}n1": "linux_raid_member" for number in (1, 2)},
             [["mdadm", "--assemble", "/dev/md/deeplearning", "/dev/nvme1n1", "/dev/nvme2n1"], *LAST],
         ),
     ],
 )  # fmt: skip
 @pytest.mark.stand_in("the disks: commands are compared and not run")
 def test_one_volume_gets_a_file_system_and_several_are_striped(
-    volumes: list[Volume], commands: list[list[str]]
+    volumes: dict[str, str], commands: list[list[str]]
 ) -> None:
     assert mount_commands(volumes, ROOT) == commands
 
@@ -132,7 +132,7 @@ def test_a_required_instance_store_that_is_missing_is_one_sentence(
 
 
 def test_a_command_that_fails_is_one_sentence(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_disk, "_volumes", lambda: [Volume("/dev/nvme1n1")])
+    monkeypatch.setattr(own_disk, "_volumes", lambda: {"/dev/nvme1n1": ""})
     failed = subprocess.CompletedProcess([], 1, "", "mkfs.xfs: command not found")
     monkeypatch.setattr(own_disk.programs, "run", lambda *_words: failed)
     with pytest.raises(UserError, match=r"cannot be used \(install: mkfs.xfs: command not found\): install xfsprogs"):

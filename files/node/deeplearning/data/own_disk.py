@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from deeplearning import programs
 from deeplearning.contract import paths
@@ -24,32 +23,24 @@ LABEL = "deeplearning"
 STRIPE = f"/dev/md/{LABEL}"
 
 
-@dataclass(frozen=True)
-class Volume:
-    device: str
-    content: str = ""
-    """What is on it, as lsblk names file systems. Empty: nothing."""
-
-
-def volumes(listed: str) -> list[Volume]:
+def volumes(listed: str) -> dict[str, str]:
     """Return the unused volumes of the instance store that are empty or ours, from the output of lsblk.
 
-    After a reboot ours have what they had before.
+    By the name of each device: what is on it, as lsblk names file systems. After a reboot ours have what they had.
     """
-    unused = []
+    unused = {}
     for device in json.loads(listed)["blockdevices"]:
         used = device.get("mountpoint") or device.get("children")
         content, label = device.get("fstype") or "", device.get("label") or ""
         is_usable = not content or label.rpartition(":")[2] == LABEL
         if str(device.get("model") or "").strip() == MODEL and not used and is_usable:
-            unused.append(Volume(device["path"], content))
+            unused[device["path"]] = content
     return unused
 
 
-def mount_commands(unused: Sequence[Volume], root: str) -> list[list[str]]:
+def mount_commands(unused: Mapping[str, str], root: str) -> list[list[str]]:
     """Return the commands that make one file system of the volumes, unless they have it, and mount it at `root`."""
-    devices = [volume.device for volume in unused]
-    is_new = not all(volume.content for volume in unused)
+    devices, is_new = list(unused), not all(unused.values())
     device = devices[0] if len(devices) == 1 else STRIPE
     commands = []
     if len(devices) > 1:
@@ -92,7 +83,8 @@ def require_instance_store(root: str = paths.NODE_DATA) -> None:
         )
 
 
-def _volumes() -> list[Volume]:
+def _volumes() -> dict[str, str]:
     listed = programs.run("lsblk", "--json", "--output", "PATH,MODEL,MOUNTPOINT,FSTYPE,LABEL")
     # A container may list devices of its host, which it has not.
-    return [] if listed.returncode else [volume for volume in volumes(listed.stdout) if os.path.exists(volume.device)]
+    unused = {} if listed.returncode else volumes(listed.stdout)
+    return {device: content for device, content in unused.items() if os.path.exists(device)}
