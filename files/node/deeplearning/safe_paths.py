@@ -46,31 +46,19 @@ def folder_for_all(path: str) -> None:
         os.fchmod(handle, 0o1777)
 
 
-def create_path(path: str) -> None:
-    """Create a folder and its parents if needed. Refuse a path on which another user can exchange a folder."""
-    for folder in _on_the_way(path):
-        _create(folder, 0o755)
-        _check_on_the_way(folder, path)
-
-
-def check_path(path: str) -> None:
-    for folder in _on_the_way(path):
-        _check_on_the_way(folder, path)
-
-
-def _on_the_way(path: str) -> list[str]:
-    return [*map(str, reversed(Path(path).parents)), path]
-
-
-def _check_on_the_way(folder: str, path: str) -> None:
-    seen = os.lstat(folder.rstrip("/") or "/")
-    problem = _problem(seen, (0, os.geteuid()), stat.S_ISDIR)
-    if problem or not _is_closed(folder, seen, shared=True):
-        raise UserError(
-            f"{path} is no safe place for runs, as {folder} {problem or _mode(seen)}: give a path without links, whose "
-            f"folders all belong to root or {_user(os.geteuid())}, and are sticky, like /tmp, where others can write. "
-            "Example: -e runs_dir=/efs/mine"
-        )
+def check_path(path: str, create: bool = False) -> None:
+    """Refuse a path on which another user can exchange a folder. On request, create the folders that are missing."""
+    for folder in (*map(str, reversed(Path(path).parents)), path):
+        if create:
+            _create(folder, 0o755)
+        seen = os.lstat(folder.rstrip("/") or "/")
+        problem = _problem(seen, (0, os.geteuid()), stat.S_ISDIR)
+        if problem or not _is_closed(folder, seen, shared=True):
+            raise UserError(
+                f"{path} is no safe place for runs, as {folder} {problem or _mode(seen)}: give a path without links, "
+                f"whose folders all belong to root or {_user(os.geteuid())}, and are sticky, like /tmp, where others "
+                "can write. Example: -e runs_dir=/efs/mine"
+            )
 
 
 def check_folder(path: str, *owners: int, shared: bool = False) -> None:

@@ -26,6 +26,10 @@ def mount() -> Iterator[Path]:
     os.umask(before)
 
 
+def create_path(path: str) -> None:
+    safe_paths.check_path(path, create=True)
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -44,7 +48,7 @@ def folder(path: Path, bits: int, owner: int = 0) -> Path:
         (lambda path: safe_paths.own_folder(path, mode=0o700), 0o700),
         (safe_paths.shared_folder, 0o1777),
         (safe_paths.folder_for_all, 0o1777),
-        (safe_paths.create_path, 0o755),
+        (create_path, 0o755),
     ],
 )
 def test_a_folder_has_its_mode_whatever_the_umask(mount: Path, create: Callable[[str], None], bits: int) -> None:
@@ -124,7 +128,7 @@ def test_a_link_is_its_own_owners_wherever_it_leads(mount: Path, owner: int, tar
             "belongs to nobody and has to be a folder of root or root: .* sudo chown root: {0} ",
         ),
         (lambda path: safe_paths.own_folder(path, owner=4242), "has to be a folder of user 4242: "),
-        (safe_paths.create_path, "is no safe place for runs, as {0} belongs to nobody: "),
+        (create_path, "is no safe place for runs, as {0} belongs to nobody: "),
         (safe_paths.check_path, "is no safe place for runs, as {0} belongs to nobody: .*belong to root or root,"),
     ],
 )
@@ -158,13 +162,13 @@ def test_what_is_no_folder_is_refused(mount: Path, check: Callable[[str], None],
 
 
 def test_the_way_to_a_folder_is_created_and_each_folder_on_it_checked(mount: Path) -> None:
-    safe_paths.create_path(f"{mount}/a/b/c")
+    create_path(f"{mount}/a/b/c")
     assert [mode(mount / name) for name in ("a", "a/b", "a/b/c")] == [0o755] * 3
     safe_paths.check_path(f"{mount}/a/b/c")
     folder(mount / "a/open", 0o777)
     (mount / "a/open/file").touch()
     (mount / "a/open/c").mkdir()
-    for check in (safe_paths.create_path, safe_paths.check_path):
+    for check in (create_path, safe_paths.check_path):
         with pytest.raises(
             UserError, match="open/c is no safe place for runs, as .*/a/open has mode 0777: give a path"
         ):

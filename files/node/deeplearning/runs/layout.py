@@ -22,7 +22,7 @@ def create_folder(run_id: str, runs_dir: str | None, config: Config) -> Folder:
     try:
         create_runs_root(config)
         if runs_dir:
-            safe_paths.create_path(runs_dir)
+            safe_paths.check_path(runs_dir, create=True)
             if os.path.lexists(usual_path) or os.path.lexists(path):
                 raise FileExistsError
         os.mkdir(path)
@@ -58,7 +58,7 @@ def create_incoming(path: str, config: Config) -> None:
     try:
         create_runs_root(config)
         if parent != runs_root(config):
-            safe_paths.create_path(parent)
+            safe_paths.check_path(parent, create=True)
         safe_paths.own_folder(path, mode=0o700)
     except OSError as error:
         raise _creation_error(path, error) from None
