@@ -90,7 +90,7 @@ def _check(options: argparse.Namespace) -> int:
     if members and own:
         results += _check_cluster(members, own, config, options.token, options.floor)
     else:
-        results.append(checks.membership(False, "", 0, {}))
+        results.append(Check("member", False, "it has no member list yet"))
     generation = members.generation if members else 0
     return _print(results, node=own.alias if own else "", generation=generation, environments=probes.environments())
 
@@ -140,7 +140,7 @@ def _check_cluster(members: Members, own: Member, config: Config, token: str, fl
     others = [member for member in members.members if member.rank != own.rank]
     timers = (*TIMERS, *(MASTERS_TIMERS if config.role == "master" else ()))
     states = dict(zip(timers, programs.run("systemctl", "is-active", *timers).stdout.split("\n")))
-    results = [checks.membership(True, own.alias, members.generation, states)]
+    results = [checks.membership(own.alias, members.generation, states)]
     results += _shared(config, _folder(config, token), own.alias, [member.alias for member in members.members])
     addresses = {alias: member.private_ip for member in members.members for alias in member.aliases}
     results.append(checks.names(probes.wrong_names(addresses)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -20,6 +19,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.paths import ENVIRONMENTS, MARKER
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.environment import installed
+from deeplearning.safe_paths import json_object
 
 Answer = TypeVar("Answer")
 
@@ -157,14 +157,8 @@ def _content(file: Path) -> bytes | None:
 
 def environments() -> dict[str, str]:
     """Return a digest of each installed framework, which is the same where the same versions are installed."""
-    digests = {}
-    for name in installed():
-        try:
-            marker = json.loads(Path(ENVIRONMENTS, name, MARKER).read_text())
-            digests[name] = str(marker["requirements_sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
-            digests[name] = "unknown"
-    return digests
+    markers = {name: json_object(Path(ENVIRONMENTS, name, MARKER)) for name in installed()}
+    return {name: str(marker.get("requirements_sha256", "unknown")) for name, marker in markers.items()}
 
 
 def problem_of(error: Exception) -> str:
