@@ -47,20 +47,6 @@ def bake(machine: OwnMachine, folder: str) -> int:
 
 
 def prepare(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
-    install(machine, folder, steps)
-    steps.begin("clean")
-    for service in STOPPED:
-        programs.run("systemctl", "stop", service)
-    remove(OWN)
-    machine.report(READY, "clean", seconds=CALL_SECONDS)
-    remove((HOST_KEYS,))
-    remove_logs()
-    # Without this file systemd would take the machine for one that boots for the first time, and enable units.
-    with open(OWN[0], "w", encoding="ascii"):
-        pass
-
-
-def install(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     python = system.find_python(machine.log)
@@ -71,6 +57,16 @@ def install(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
         "deeplearning_gpus": machine.parameters["gpus"],
     }
     playbook.play("bake.yml", python, wheels, folder, machine.instance_id, variables, steps)
+    steps.begin("clean")
+    for service in STOPPED:
+        programs.run("systemctl", "stop", service)
+    remove(OWN)
+    machine.report(READY, "clean", seconds=CALL_SECONDS)
+    remove((HOST_KEYS,))
+    remove_logs()
+    # Without this file systemd would take the machine for one that boots for the first time, and enable units.
+    with open(OWN[0], "w", encoding="ascii"):
+        pass
 
 
 def remove(patterns: tuple[str, ...]) -> None:

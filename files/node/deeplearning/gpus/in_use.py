@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from deeplearning.contract import atomic_file
 from deeplearning.gpus.reading import Reading
 
@@ -14,15 +12,12 @@ SERVICES = ("nvidia-cuda-mps",)
 
 def holders(reading: Reading) -> str:
     """Return which processes hold memory of which GPUs, as a part of a sentence; empty if none does."""
-    names = list(_names(reading))
-    more = len(names) - MOST_NAMED
-    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
-
-
-def _names(reading: Reading) -> Iterator[str]:
+    names = []
     for gpu in reading.gpus:
         for process in gpu.processes:
             program = (atomic_file.read_or_none(f"/proc/{process}/comm") or "").strip()
             if program not in SERVICES:
                 name = f" ({program})" if program else ""
-                yield f"GPU {gpu.index} holds memory of process {process}{name}"
+                names.append(f"GPU {gpu.index} holds memory of process {process}{name}")
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])

@@ -80,12 +80,9 @@ class Nvml:
         except AttributeError:
             raise NvmlError(FUNCTION_NOT_FOUND, f"the driver has no {function}") from None
         if code:
-            raise NvmlError(code, self._words(code))
-
-    def _words(self, code: int) -> str:
-        function = self._library.nvmlErrorString
-        function.restype = ctypes.c_char_p
-        return (function(code) or b"").decode(errors="replace") or f"NVML's error {code}"
+            error_string = self._library.nvmlErrorString
+            error_string.restype = ctypes.c_char_p
+            raise NvmlError(code, (error_string(code) or b"").decode(errors="replace") or f"NVML's error {code}")
 
     def flags(self, function: str, device: Any, count: int) -> list[bool]:
         numbers = [ctypes.c_uint() for _number in range(count)]

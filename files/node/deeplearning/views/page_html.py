@@ -108,21 +108,17 @@ def _problems(problems: Sequence[str]) -> str:
 def _member(member: Mapping[str, Any]) -> list[str]:
     """Return the cells of a member's row, as HTML."""
     state = f'<span class="{"good" if member["state"] == "ready" else "bad"}">{text(member["state"])}</span>'
-    known = [
-        text(member["aliases"][0]),
-        *(text(member[key]) for key in ("instance_id", "private_ip", "instance_type")),
-    ]
+    columns = (member["aliases"][0], *(member[key] for key in ("instance_id", "private_ip", "instance_type")))
+    known = [*map(text, columns), state]
     load = member["load"]
     if load is None:
-        return [*known, state, *["–"] * 6]
-    busy, memory = ([gpu[key] for gpu in load["gpus"]] for key in ("busy_percent", "memory_percent"))
+        return [*known, *["–"] * 6]
+    percents = [[load[key]] for key in ("memory_percent", "disk_percent")]
+    percents += [[gpu[key] for gpu in load["gpus"]] for key in ("busy_percent", "memory_percent")]
     return [
         *known,
-        state,
         f"{_bar(100 * load['load'] / load['processors'])}{load['load']:.1f} of {load['processors']}",
-        *(_percent([load[key]]) for key in ("memory_percent", "disk_percent")),
-        _percent(busy),
-        _percent(memory),
+        *map(_percent, percents),
         text(load["logins"]),
     ]
 
