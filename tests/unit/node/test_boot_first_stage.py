@@ -281,9 +281,10 @@ def test_the_program_of_the_bundle_runs(
         monkeypatch.setitem(PARAMETERS, name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
     machine = store(booted, archive("boot.json"), monkeypatch)
-    from deeplearning.boot import second_stage
-
     ran: list[str] = []
-    monkeypatch.setattr(second_stage, action, lambda machine, folder: ran.append(folder) or 7)
+    monkeypatch.setattr(
+        f"deeplearning.boot.{'baking' if own else 'configuring'}.{action}",
+        lambda machine, folder: ran.append(folder) or 7,
+    )
     assert first_stage.run() == 7
     assert ran == [machine.fetch_bundle()] and sys.path[0] == f"{ran[0]}/{contract.COLLECTION}/files/node"

@@ -263,9 +263,10 @@ def run() -> int:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()
         sys.path.insert(0, f"{folder}/{PARAMETERS['program']}")
-        from deeplearning.boot.second_stage import start
+        from deeplearning.boot.baking import bake
+        from deeplearning.boot.configuring import configure
 
-        return start(machine, folder)
+        return (bake if "frameworks" in PARAMETERS else configure)(machine, folder)
     except Exception:
         machine.fail("bundle", traceback.format_exc().splitlines())
         return 1
