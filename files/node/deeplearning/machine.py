@@ -14,6 +14,7 @@ from deeplearning.gpus import nvml
 METADATA = "169.254.169.254"
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 MOUNTS = "/proc/self/mounts"
+MEMINFO = "/proc/meminfo"
 
 
 def instance_id() -> str:
@@ -41,6 +42,13 @@ def _request(method: str, path: str, headers: dict[str, str]) -> str:
     if response.status != 200:
         raise HTTPException(f"HTTP {response.status}")
     return body
+
+
+def memory() -> tuple[int, int]:
+    """Return the KiB of memory that are available, and all."""
+    lines = (line.split() for line in (atomic_file.read_or_none(MEMINFO) or "").splitlines())
+    kib = {fields[0]: int(fields[1]) for fields in lines}
+    return kib["MemAvailable:"], kib["MemTotal:"]
 
 
 def host_keys() -> list[str]:

@@ -76,7 +76,6 @@ def reading(count: int, lost: int | None = None) -> Reading:
         (checks.faults(Evidence(log=(Fault("reset", "a"),), reading=(Fault("reboot", "b"),))), False, "a, b"),
         # One bug in a program must not mark a node until it boots.
         (checks.faults(Evidence(log=(Fault("program", "GPU 0: Xid 31"),))), True, "none of the node's: GPU 0: Xid 31"),
-        (checks.held("GPU 0 fell off the bus"), False, "GPU 0 fell off the bus"),
         (checks.efa_losses({"rx_drops": 10**9, "retrans_pkts": 2}), True, "rx_drops 1000000000, retrans_pkts 2"),
         (losses.check({"a": {"rx_drops": 2}}, {"a": {"rx_drops": 2}}), True, "EFA has lost nothing"),
         (

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from deeplearning import cli
+from deeplearning import cli, machine
 from deeplearning.contract import paths
 from deeplearning.deadline import DeadlineExceeded
 from deeplearning.gpus import held, kernel_log, nvml
@@ -99,7 +99,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(os.path, "ismount", lambda path: path == cluster.config.efs_mount)
     # This machine may be smaller than those of a cluster.
     monkeypatch.setattr(probes, "disk", lambda: (50 * 2**30, 100 * 2**30))
-    monkeypatch.setattr(probes, "memory_available_kib", lambda: 2**22)
+    monkeypatch.setattr(machine, "memory", lambda: (2**22, 2**23))
     names = {alias: member["private_ip"] for member in cluster.list["members"] for alias in member["aliases"]}
     checked = Checked(cluster, master, tmp_path, capsys, names)
 
@@ -431,8 +431,8 @@ def test_a_login_that_prints_without_end_fills_no_memory(tmp_path: Path, monkeyp
 def test_this_machines_memory_and_disk_are_plausible() -> None:
     free, total = probes.disk()
     assert 0 < free <= total
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    assert 0 < probes.memory_available_kib() <= int(fields["MemTotal"].split()[0])
+    available, whole = machine.memory()
+    assert 0 < available <= whole
 
 
 @pytest.mark.parametrize(

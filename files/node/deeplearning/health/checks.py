@@ -99,10 +99,6 @@ def faults(evidence: Evidence) -> Check:
     return Check("faults", True, "none since boot")
 
 
-def held(reason: str) -> Check:
-    return Check("held", not reason, reason or "no")
-
-
 def efa_losses(losses: Mapping[str, int]) -> Check:
     """Show the counters of EFA, of which none is a fault by itself."""
     return Check("efa", True, ", ".join(f"{name} {count}" for name, count in losses.items()))

@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deeplearning import programs
+from deeplearning import machine, programs
 from deeplearning.config import Config, read_config
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
@@ -28,29 +28,31 @@ MASTERS_TIMERS = ("deeplearning-publish.timer",)
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deeplearning health")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    begin = actions.add_parser("begin", help="write a file to the shared file system, for the other nodes to see")
+
+    def add(name: str, action: Callable[[argparse.Namespace], int], purpose: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(name, help=purpose)
+        added.set_defaults(action=action)
+        return added
+
+    begin = add("begin", _begin, "write a file to the shared file system, for the other nodes to see")
     begin.add_argument("token", type=_token, help="the same on all nodes, a different one each time")
-    begin.set_defaults(action=_begin)
-    check = actions.add_parser("check", help="check this node, once all others have begun; prints JSON")
+    check = add("check", _check, "check this node, once all others have begun; prints JSON")
     check.add_argument("token", type=_token)
     check.add_argument("--floor", type=float, default=0, help="Gbit/s to the next node (default: by the type)")
-    check.set_defaults(action=_check)
-    short_run = actions.add_parser("training", help="on the master: a short run over all nodes; prints JSON")
+    short_run = add("training", _training, "on the master: a short run over all nodes; prints JSON")
     short_run.add_argument("token", type=_token)
     short_run.add_argument("--framework", required=True)
     short_run.add_argument("--distribution", default="", help="(default: the framework's own)")
     short_run.add_argument("--nodes", default="", help="names with commas (default: all that train)")
     short_run.add_argument("--processor", action="store_true", help="train on the processors of nodes with GPUs")
     short_run.add_argument("--preflight", action="store_true", help="before a run: for a few minutes at most")
-    short_run.set_defaults(action=_training)
-    send = actions.add_parser("send", help="measure the bandwidth to other nodes; prints JSON")
+    send = add("send", _send, "measure the bandwidth to other nodes; prints JSON")
     send.add_argument("aliases", nargs="+")
-    send.set_defaults(action=_send)
-    receive = actions.add_parser("receive", help="be the far end of a bandwidth measurement")
+    receive = add(
+        "receive", lambda options: bandwidth.receive(options.address), "be the far end of a bandwidth measurement"
+    )
     receive.add_argument("address", help="the only address that may send")
-    receive.set_defaults(action=lambda options: bandwidth.receive(options.address))
-    losses = actions.add_parser("losses", help="what EFA has lost and sent again here; prints JSON")
-    losses.set_defaults(action=_losses)
+    add("losses", _losses, "what EFA has lost and sent again here; prints JSON")
     options = parser.parse_args(argv)
     return int(options.action(options))
 
@@ -81,10 +83,10 @@ def _check(options: argparse.Namespace) -> int:
         own: Member | None = this_member(members) if members else None
     except UserError:
         members = own = None
-    results = [checks.disk(*probes.disk()), checks.memory(probes.memory_available_kib())]
+    results = [checks.disk(*probes.disk()), checks.memory(machine.memory()[0])]
     results += _gpus(config, members)
     if reason := held.reason():
-        results.append(checks.held(reason))
+        results.append(Check("held", False, reason))
     if losses := efa.losses():
         results.append(checks.efa_losses(losses))
     if members and own:

@@ -87,11 +87,6 @@ def wrong_names(addresses: Mapping[str, str]) -> dict[str, str]:
     return wrong
 
 
-def memory_available_kib() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-
-
 def disk() -> tuple[int, int]:
     usage = shutil.disk_usage("/")
     return usage.free, usage.total

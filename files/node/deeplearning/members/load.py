@@ -17,7 +17,6 @@ from deeplearning.contract.errors import UserError
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.gpus import nvml
 
-MEMINFO = "/proc/meminfo"
 PROCESSES = "/proc"
 DRIVER_SECONDS = 15.0
 EFS_SECONDS = 10.0
@@ -29,13 +28,13 @@ REMOVED_SECONDS = 24 * 3600
 def measure() -> dict[str, Any]:
     """Return how busy this node is, without the id of its instance."""
     gpus, errors = _gpus()
-    disk = shutil.disk_usage("/")
+    disk, (available, total) = shutil.disk_usage("/"), machine.memory()
     return {
         "schema": schema.VERSION,
         "at": int(time.time()),
         "load": round(os.getloadavg()[0], 2),
         "processors": os.cpu_count() or 1,
-        "memory_percent": _memory_percent(),
+        "memory_percent": round(100 * (total - available) / total),
         "disk_percent": round(100 * (disk.total - disk.free) / disk.total),
         "gpus": gpus,
         # Sessions with a terminal. Ansible and mpirun log in without one.
@@ -43,12 +42,6 @@ def measure() -> dict[str, Any]:
         "jobs": sum(_is_job(argv) for argv in _command_lines()),
         "errors": errors,
     }
-
-
-def _memory_percent() -> int:
-    lines = (line.split() for line in Path(MEMINFO).read_text().splitlines())
-    kib = {fields[0]: int(fields[1]) for fields in lines}
-    return round(100 * (kib["MemTotal:"] - kib["MemAvailable:"]) / kib["MemTotal:"])
 
 
 def _command_lines() -> Iterator[list[str]]:
