@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from deeplearning.contract.errors import UserError
+
+Result = TypeVar("Result")
 
 ATTEMPTS = 3
 RETRY_SECONDS = 2.0
@@ -82,11 +84,7 @@ class AwsClient:
                 content += chunk
             return content
 
-        for attempt in range(1, ATTEMPTS):
-            with contextlib.suppress(Unavailable):
-                return read()
-            time.sleep(RETRY_SECONDS * attempt)
-        return read()
+        return retry(read, Unavailable, RETRY_SECONDS)
 
     def read_beginning(self, bucket: str, key: str, size: int) -> bytes:
         """Return up to `size` bytes of an object."""
@@ -103,6 +101,15 @@ class AwsClient:
         # Older SDKs let errors of the library below through.
         except (BotoCoreError, HTTPError, OSError) as error:
             raise Unavailable(f"s3://{bucket}/{key} broke off while it was read ({error}): try again.") from None
+
+
+def retry(call: Callable[[], Result], passing: type[UserError], pause: float = 0.0) -> Result:
+    """Return what `call` returns. Repeat it after an error that may pass, each time after a longer pause."""
+    for attempt in range(1, ATTEMPTS):
+        with contextlib.suppress(passing):
+            return call()
+        time.sleep(pause * attempt)
+    return call()
 
 
 @contextlib.contextmanager

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from deeplearning.aws import ATTEMPTS, PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound
+from deeplearning.aws import PARALLEL_REQUESTS, RANGE_BYTES, AccessDenied, AwsClient, NotFound, retry
 from deeplearning.concurrency import in_order
 from deeplearning.contract.errors import UserError
-from deeplearning.data.sources import Progress, md5_of, require_space
+from deeplearning.data.sources import Progress, has_size, md5_of, require_space
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 MARK = b"\1"
@@ -37,18 +37,13 @@ class S3Object(NamedTuple):
 
     def is_at(self, file: Path) -> bool:
         """Return whether a file is a copy."""
-        if not (file.exists() and file.stat().st_size == self.size):
-            return False
-        return not self.md5 or md5_of(file) == self.md5
+        return has_size(file, self.size) and (not self.md5 or md5_of(file) == self.md5)
 
 
 def fetch_s3(aws: AwsClient, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:
     """Download all objects below a prefix, or the one of that name."""
-    for _unused in range(ATTEMPTS - 1):
-        # An object may be removed or replaced after it was listed.
-        with contextlib.suppress(NotFound):
-            return _fetch_listed(aws, bucket, prefix, folder, progress)
-    return _fetch_listed(aws, bucket, prefix, folder, progress)
+    # An object may be removed or replaced after it was listed.
+    retry(lambda: _fetch_listed(aws, bucket, prefix, folder, progress), NotFound)
 
 
 def _fetch_listed(aws: AwsClient, bucket: str, prefix: str, folder: Path, progress: Progress) -> None:

@@ -34,6 +34,13 @@ class Progress:
             self._report({"event": "progress", "done": self.done, "total": max(self.total, self.done)})
 
 
+def has_size(file: Path, size: int) -> bool:
+    try:
+        return file.stat().st_size == size
+    except OSError:
+        return False
+
+
 def md5_of(file: Path) -> str:
     return _digest(file, hashlib.md5(usedforsecurity=False))
 
@@ -82,7 +89,7 @@ def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
     missing = []
     for file in _files(source):
         target, size = folder / file.relative_to(source), file.stat().st_size
-        if not (target.exists() and target.stat().st_size == size):
+        if not has_size(target, size):
             missing.append((file, target))
             progress.total += size
     require_space(folder, progress.total)

@@ -29,7 +29,7 @@ from deeplearning.data import own_disk
 from deeplearning.data.extract import LISTED, UnpackFolder, create_links, finish, marker_of, unpack, write_marker
 from deeplearning.data.objects import fetch_s3
 from deeplearning.data.ranged_reader import Source
-from deeplearning.data.sources import Progress, copy_folder, fetch_urls, sha256_of
+from deeplearning.data.sources import Progress, copy_folder, fetch_urls, has_size, sha256_of
 from deeplearning.identity import as_root
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.ON_DEMAND}
@@ -195,14 +195,7 @@ def _is_complete(path: Path) -> bool:
         files = DATASETS[path.name].files
     if not files:
         return False
-    return all(_has_size(path / name, size) for name, size in list(files.items())[:LISTED])
-
-
-def _has_size(file: Path, size: int) -> bool:
-    try:
-        return file.stat().st_size == size
-    except OSError:
-        return False
+    return all(has_size(path / name, size) for name, size in list(files.items())[:LISTED])
 
 
 def _create_root(request: StagingRequest) -> None:
@@ -282,7 +275,7 @@ def _fetch_dataset(request: StagingRequest, progress: Progress, report: Report) 
         file.unlink()
         if received:
             received.unlink()
-    missing = [name for name, size in dataset.files.items() if not _has_size(request.partial / name, size)]
+    missing = [name for name, size in dataset.files.items() if not has_size(request.partial / name, size)]
     if missing:
         raise UserError(f"what came as {request.data} has no {', '.join(missing)}: give another data_source.")
 

@@ -16,7 +16,6 @@ FIGURES = (
     "loss",
     "accuracy",
     "val_accuracy",
-    "average_precision",
     "samples_per_second",
     "seconds_left",
 )

@@ -13,7 +13,7 @@ from deeplearning.contract.run_request import ACTIVE_STATES
 from deeplearning.contract.run_stall import STALLED
 from deeplearning.deadline import DeadlineExceeded, within
 from deeplearning.members.member_list import Members, read_applied
-from deeplearning.views.curves import step_seconds
+from deeplearning.views.curves import FIGURES, step_seconds
 from deeplearning.views.snapshot import active_runs
 
 SECONDS = 20.0
@@ -39,7 +39,6 @@ HELP = {
     "deeplearning_run_progress_timestamp_seconds": "Time of the newest progress.",
 }
 """All are gauges."""
-FIGURES = ("epoch", "step", "loss", "accuracy", "val_accuracy", "samples_per_second", "seconds_left")
 
 
 def write(config: Config) -> None:
