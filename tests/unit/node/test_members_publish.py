@@ -613,7 +613,7 @@ def test_a_quiet_cluster_makes_few_calls_whatever_its_size(cluster: Cluster, clo
         calls = tick(master)
         # Only a full check reads all machines and reports.
         count += len(calls) + (2 * further_pages if "list_objects_v2" in calls else 0)
-        if check_times.is_end_check_due():
+        if check_times.is_due("end"):
             # The scheduled end is read with one call.
             check_times.record_end_check()
             count += 1

@@ -82,7 +82,9 @@ def _install(config: Config, members: Members) -> bool:
     variables = rendering.environment(config, members, gpus)
     changed = False
     for target in rendering.targets(config):
-        text = _text(target, target.lines(members, variables))
+        text = target.lines(members, variables)
+        if target.shared:
+            text = rendering.with_block(atomic_file.read_or_none(target.path) or "", text)
         if target.emr:
             changed |= _write_for_user(target.path, text, config.user)
         else:
@@ -104,12 +106,6 @@ def _write_for_user(path: str, text: str, user: str) -> bool:
 def _is_listed(members: Members) -> bool:
     own_id = machine.instance_id()
     return any(member.instance_id == own_id for member in members.members)
-
-
-def _text(target: rendering.Target, lines: str) -> str:
-    if not target.shared:
-        return lines
-    return rendering.with_block(atomic_file.read_or_none(target.path) or "", lines)
 
 
 def unapply() -> bool:

@@ -35,10 +35,9 @@ def request_check(efs_mount: str, cluster: str, name: str) -> None:
 
 
 def should_check() -> bool:
-    record = _read()
-    if time.monotonic() >= float(record["next"]):
+    if is_due("next"):
         return True
-    with contextlib.suppress(OSError), _opened(*record["watched"]) as folder:
+    with contextlib.suppress(OSError), _opened(*_read()["watched"]) as folder:
         return bool(_requests(folder))
     return False
 
@@ -56,8 +55,9 @@ def take_requests(efs_mount: str, cluster: str) -> bool:
     return taken
 
 
-def is_full_check_due() -> bool:
-    return time.monotonic() >= float(_read()["full"])
+def is_due(kind: str) -> bool:
+    """`kind`: "next" for a check of any kind, "full", or "end" for one of the scheduled end."""
+    return time.monotonic() >= float(_read()[kind])
 
 
 def has_seen(seen: str) -> bool:
@@ -77,10 +77,6 @@ def record_full_check(efs_mount: str, cluster: str, seen: str, settled: bool) ->
     full = time.monotonic() + (FULL_SECONDS if settled else UNSETTLED_SECONDS)
     _write(_read() | {"watched": [efs_mount, cluster], "seen": seen, "full": full})
     record_quick_check()
-
-
-def is_end_check_due() -> bool:
-    return time.monotonic() >= float(_read()["end"])
 
 
 def record_end_check() -> None:

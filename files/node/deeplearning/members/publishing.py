@@ -79,7 +79,7 @@ def publish(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> Publi
 def is_quiet(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> bool:
     """Return whether a quick check finds that nothing is to be published. It does not notice changed reports."""
     requested = check_times.take_requests(config.efs_mount, config.cluster)
-    if requested or check_times.is_full_check_due() or not is_unchanged():
+    if requested or check_times.is_due("full") or not is_unchanged():
         return False
     connected = cloud.connect(aws, config)
     groups = connected.groups()

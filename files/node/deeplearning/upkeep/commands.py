@@ -120,7 +120,7 @@ def _publish(options: argparse.Namespace) -> int:
         outcome = publish(config, aws, usage)
     finally:
         # Also if the list cannot be published: the idle end comes closer.
-        if not options.repeated or check_times.is_end_check_due():
+        if not options.repeated or check_times.is_due("end"):
             money_guard.check(config, aws, units.active_runs())
             check_times.record_end_check()
     summary = f"generation {outcome.generation} {'published' if outcome.changed else 'is still current'}"
