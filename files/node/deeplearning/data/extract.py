@@ -106,10 +106,9 @@ def _remove(folder: Path) -> None:
 
 
 def _list(folder: Path) -> list[str]:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.listdir(folder)
-    except FileNotFoundError:
-        return []
+    return []
 
 
 def is_unpacked(folder: UnpackFolder, manifest: Mapping[str, Any]) -> bool:
@@ -154,7 +153,12 @@ def unpack(
     safe_paths.shared_folder(str(folder.root))
     folder.remove_others(attempt)
     if folder.partial(attempt).name not in _list(folder.root):
-        _require_space(folder, manifest)
+        free, needed = shutil.disk_usage(folder.root).free, sum(part["size"] for part in parts)
+        if needed > free:
+            raise UserError(
+                f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: "
+                "make room."
+            )
     for path in (folder.partial(attempt), folder.records(attempt)):
         safe_paths.own_folder(str(path))
     records, numbers = folder.read_records(attempt), parts_of_node(parts, share, shares)
@@ -334,11 +338,3 @@ def marker_of(folder: Path) -> dict[str, Any]:
 def write_marker(folder: Path, data: str, files: Mapping[str, int], **facts: Any) -> None:
     marker = {"schema": schema.VERSION, "data": data, **facts, "files": dict(itertools.islice(files.items(), LISTED))}
     (folder / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")
-
-
-def _require_space(folder: UnpackFolder, manifest: Mapping[str, Any]) -> None:
-    free, needed = shutil.disk_usage(folder.root).free, sum(part["size"] for part in manifest["parts"])
-    if needed > free:
-        raise UserError(
-            f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: make room."
-        )

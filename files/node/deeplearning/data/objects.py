@@ -178,14 +178,12 @@ class _Copy:
         return fetched
 
     def _complete(self) -> None:
-        if self._item.md5 not in ("", self._md5.hexdigest()) and self._has_md5():
-            self._refuse()
+        if self._item.md5 not in ("", self._md5.hexdigest()):
+            # With a key of KMS, an object's tag only looks like its MD5.
+            described = self._aws.call("s3", "head_object", Bucket=self._item.bucket, Key=self._item.key)
+            if "kms" not in described.get("ServerSideEncryption", ""):
+                self._refuse()
         os.replace(self._partial, self._file)
-
-    def _has_md5(self) -> bool:
-        """Return whether the object's tag is its MD5. With a key of KMS it only looks like one."""
-        described = self._aws.call("s3", "head_object", Bucket=self._item.bucket, Key=self._item.key)
-        return "kms" not in described.get("ServerSideEncryption", "")
 
     def _refuse(self) -> None:
         self._partial.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -35,10 +36,9 @@ class Progress:
 
 
 def has_size(file: Path, size: int) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         return file.stat().st_size == size
-    except OSError:
-        return False
+    return False
 
 
 def md5_of(file: Path) -> str:

@@ -109,8 +109,7 @@ def _staged_source(request: StagingRequest) -> Path | Source | None:
     """
     if request.source:
         return None
-    is_shared = request.is_folder or _is_complete(request.shared)
-    if request.on_node and request.shared.is_dir() and is_shared:
+    if request.on_node and request.shared.is_dir() and (request.is_folder or _is_complete(request.shared)):
         return _existing_folder(request)
     if request.bucket and is_dataset_name(request.data):
         archives = request.archives()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 from deeplearning.config import read_config
 from deeplearning.contract.errors import UserError
@@ -40,13 +39,11 @@ def main(argv: list[str]) -> int:
     source = Source(options.source, config.region, options.name, options.sha256)
     folder = UnpackFolder(Path(config.efs_mount, "data"), options.name)
     share, shares = int(match[1]) - 1, int(match[2])
-    result: dict[str, Any]
     if options.verb == "show":
-        result = {"there": is_unpacked(folder, source.manifest())}
+        report({"there": is_unpacked(folder, source.manifest())})
     elif options.verb == "share":
-        result = {"event": "end", **unpack(folder, source, share, shares, report)}
+        report({"event": "end", **unpack(folder, source, share, shares, report)})
     else:
         manifest = source.manifest()
-        result = finish(folder, manifest, source.attempt(manifest))
-    report(result)
+        report(finish(folder, manifest, source.attempt(manifest)))
     return 0
