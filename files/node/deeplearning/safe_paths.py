@@ -69,17 +69,16 @@ def check_folder(path: str, *owners: int, shared: bool = False) -> None:
     """
     seen = os.lstat(path.rstrip("/") or "/")
     if problem := _problem(seen, owners, stat.S_ISDIR):
-        if shared and stat.S_ISDIR(seen.st_mode):
+        if not shared:
+            remedy, command = "Move it away", f"mv {path} {path}.old"
+        elif stat.S_ISDIR(seen.st_mode):
             # It may be in use: it stays where it is.
-            remedy = f"Give it to root, and run the same command again. Example: sudo chown root: {path} && "
-            remedy += f"sudo chmod 1777 {path}"
-        elif shared:
-            remedy = f"Remove it, and run the same command again. Example: sudo rm {path}"
+            remedy, command = "Give it to root", f"chown root: {path} && sudo chmod 1777 {path}"
         else:
-            remedy = f"Move it away, and run the same command again. Example: sudo mv {path} {path}.old"
+            remedy, command = "Remove it", f"rm {path}"
         raise _refusal(seen, stat.S_ISREG)(
             f"{path} {problem} and has to be a folder of {' or '.join(map(_user, owners))}: another user may have "
-            f"prepared it. {remedy}"
+            f"prepared it. {remedy}, and run the same command again. Example: sudo {command}"
         )
     if not _is_closed(path, seen, shared):
         raise UserError(

@@ -22,8 +22,8 @@ _MESSAGE = re.compile(r"\d+,(\d+),\d+,[^;]*;(.*)")
 def messages(after: int = NONE) -> list[tuple[int, str]]:
     """Return the messages with a higher number, each with its number; none where no log can be read."""
     lines = b"".join(_read(KERNEL_LOG)).decode(errors="replace").splitlines()
-    numbered = [(int(match[1]), match[2]) for line in lines if (match := _MESSAGE.match(line))]
-    return [(number, text) for number, text in numbered if number > after]
+    numbered = (match for line in lines if (match := _MESSAGE.match(line)))
+    return [(int(match[1]), match[2]) for match in numbered if int(match[1]) > after]
 
 
 def _read(path: str) -> Iterator[bytes]:

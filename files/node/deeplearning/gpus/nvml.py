@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from deeplearning import programs
 from deeplearning.contract import bounded_program
@@ -29,12 +28,9 @@ def read(seconds: float = SECONDS) -> Reading:
     except bounded_program.TooMuchOutput as error:
         return Reading(error=f"the process that uses NVIDIA's library {error}")
     try:
-        return _parse(json.loads(done.stdout))
+        answer = json.loads(done.stdout)
     except ValueError:
         reason = programs.last_line(done.stderr, f"code {done.returncode}")
         return Reading(error=f"NVIDIA's library has ended the process that uses it: {reason}")
-
-
-def _parse(answer: dict[str, Any]) -> Reading:
     gpus = [Gpu(**{**fields, "processes": tuple(fields.get("processes", ()))}) for fields in answer.get("gpus", ())]
     return Reading(**{**answer, "gpus": tuple(gpus)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -83,9 +84,7 @@ def _window(file: BinaryIO, offset: int, length: int) -> list[bytes]:
 
 def _points(lines: Sequence[bytes]) -> Iterator[Point]:
     for line in lines:
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict) and event.get("event") == "progress" and number(event.get("time")) is not None:
-            yield {key: number(event.get(key)) for key in ("time", *FIGURES)}
+            if isinstance(event, dict) and event.get("event") == "progress" and number(event.get("time")) is not None:
+                yield {key: number(event.get(key)) for key in ("time", *FIGURES)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import time
@@ -83,10 +84,8 @@ def stop(pattern: str) -> dict[str, Any]:
 
 
 def is_free(port: int) -> bool:
-    with socket.socket() as test:
+    with socket.socket() as test, contextlib.suppress(OSError):
         test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            test.bind((ADDRESS, port))
-        except OSError:
-            return False
-    return True
+        test.bind((ADDRESS, port))
+        return True
+    return False

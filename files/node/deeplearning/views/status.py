@@ -23,8 +23,9 @@ ENDED_RUNS = 5
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="deeplearning status", description="Describe members and runs; prints JSON.")
-    parser.parse_args(argv)
+    argparse.ArgumentParser("deeplearning status", description="Describe members and runs; prints JSON.").parse_args(
+        argv
+    )
     print(json.dumps(status(read_config())))
     return 0
 
