@@ -51,12 +51,11 @@ class Evidence:
 def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
     """`after`: the number of the message after which the log counts. `expected`: the GPUs that the node's type has."""
     messages = kernel_log.messages(after)
-    names = faults.gpu_names(reading.gpus)
     shown = None if reading.error is not None else _few(faults.of_reading(reading, expected))
     return Evidence(
         answering=reading.answering,
         message=messages[-1][0] if messages else after,
-        log=_few(faults.of_log((text for _number, text in messages), names)),
+        log=_few(faults.of_log((text for _number, text in messages), faults.gpu_names(reading.gpus))),
         reading=shown,
         buses=tuple(bus_of(gpu) for gpu in reading.gpus),
         in_use=programs.printable(in_use.holders(reading)),

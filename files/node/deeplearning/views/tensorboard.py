@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     if options.run != ALL_RUNS and not is_run_id(options.run):
         raise UserError(f"{options.run!r} is no run's id: deeplearning run list shows them.")
     if options.verb == "stop":
-        answer = stop(options.run)
+        answer = loopback.stop(f"{UNIT}-*.service" if options.run == ALL_RUNS else server(options.run).unit)
     elif options.verb == "start":
         answer = start(options.run, read_config())
     else:
@@ -45,11 +45,6 @@ def start(run: str, config: Config) -> dict[str, Any]:
         lambda port: (str(program), "--logdir", str(folder), "--host", loopback.ADDRESS, "--port", str(port)),
     )
     return {"changed": changed, "run": run, "address": loopback.ADDRESS, "port": port, "folder": str(folder)}
-
-
-def stop(run: str) -> dict[str, Any]:
-    """Stop the TensorBoard of a run, or every one that was started here."""
-    return loopback.stop(f"{UNIT}-*.service" if run == ALL_RUNS else server(run).unit)
 
 
 def folder_of(run: str, config: Config) -> Path:
