@@ -15,8 +15,7 @@ import pytest
 from deeplearning import cli
 from deeplearning.contract import paths
 from deeplearning.runs import commands, views
-from deeplearning.runs.folder import Folder
-from deeplearning.runs.layout import SUBFOLDERS
+from deeplearning.runs.folder import SUBFOLDERS, Folder
 from deeplearning.runs.run_log import RunLog
 
 from tests.unit.node.members_kit import Node, cluster_in

@@ -9,10 +9,9 @@ from typing import Any
 from deeplearning.config import Config
 from deeplearning.contract.hosts import aliases
 from deeplearning.members.member_list import Member, Members
-from deeplearning.runs import layout
 from deeplearning.runs.allocation import Allocation
 from deeplearning.runs.attempt import Attempt
-from deeplearning.runs.folder import Folder
+from deeplearning.runs.folder import Folder, create_folder
 from deeplearning.runs.plan import Node
 from deeplearning.runs.run_log import RunLog
 
@@ -61,7 +60,7 @@ def members(count: int) -> Members:
 
 
 def create_run(config: Config, run_id: str = "r1", **changes: Any) -> Folder:
-    folder = layout.create_folder(run_id, None, config)
+    folder = create_folder(run_id, None, config)
     record: dict[str, Any] = {"framework": "tensorflow", "distribution": "parameter_server", "data": "", "nodes": None}
     record |= {"script": "/efs/x/train.py", "script_args": ["{job_name}"], "python": "/p/bin/python"}
     record |= {"processes_per_node": None, "servers": 1, "max_restarts": 3, "busy": "wait"}

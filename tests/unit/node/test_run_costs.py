@@ -11,7 +11,6 @@ import pytest
 from deeplearning.contract.schema import format_time, parse_time
 from deeplearning.runs import costs
 from deeplearning.runs.folder import Folder
-from deeplearning.runs.layout import archive_last_end
 
 from tests.unit.node.runs_kit import started
 
@@ -69,7 +68,7 @@ def test_a_resumed_run_has_cost_what_it_did_before_too(run: Folder) -> None:
     Path(run.file("attempts/0")).mkdir()
     run.write("result.json", {"attempts": [attempt()], "state": "stopped"})
     assert costs.of_run(run) == {"so_far": 2.5, "at_end": None}
-    archive_last_end(run)
+    run.archive_last_end()
     run.write("state.json", {"attempts": [RUNNING], "progress": {"seconds_left": 1800}})
     assert costs.of_run(run) == {"so_far": 4.5, "at_end": 5.5}
     Path(run.file("attempts/0/result.json")).write_text("[")

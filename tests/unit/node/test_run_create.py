@@ -17,9 +17,11 @@ from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.identity import become
 from deeplearning.members.member_list import Member, Members
-from deeplearning.runs import create, layout, source, unit, units
+from deeplearning.runs import create, unit, units
+from deeplearning.runs import folder as folders
 from deeplearning.runs import record as run_record
 from deeplearning.runs.folder import Folder, check_folder_safety, find_run
+from deeplearning.runs.script import hashed
 from deeplearning.runs.unit import run_unit
 
 from tests.unit.node.runs_kit import member
@@ -323,7 +325,7 @@ def test_a_run_needs_some_room(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch, free: int, fits: bool
 ) -> None:
     space = type("Space", (), {"f_bavail": free, "f_frsize": 1})
-    monkeypatch.setattr(layout.os, "statvfs", lambda path: space)
+    monkeypatch.setattr(folders.os, "statvfs", lambda path: space)
     if fits:
         create_run()
     else:
@@ -376,7 +378,7 @@ def test_the_repository_of_sent_code_is_kept(create_run: Create, config: Config,
     answer = create_run(code=f"{tmp_path}/sent", script="train.py", repository=repository)
     folder = find_run(config, "r1")
     assert answer["script"] == folder.file("code/train.py")
-    assert folder.run()["code"] == {**source.hashed(folder.file("code")), **repository}
+    assert folder.run()["code"] == {**hashed(folder.file("code")), **repository}
 
 
 @pytest.mark.parametrize(
@@ -427,9 +429,9 @@ def test_folders_that_another_user_has_created_are_refused(shared: Config, prepa
     as_nobody(lambda: folder_of_all(f"{shared.efs_mount}/{prepared}"))
     top = f"{shared.efs_mount}/runs"
     for make in (
-        lambda: layout.create_folder("r1", None, shared),
-        lambda: layout.create_folder("r1", f"{shared.efs_mount}/mine", shared),
-        lambda: layout.create_incoming(f"{top}/c/.incoming", shared),
+        lambda: folders.create_folder("r1", None, shared),
+        lambda: folders.create_folder("r1", f"{shared.efs_mount}/mine", shared),
+        lambda: folders.create_incoming(f"{top}/c/.incoming", shared),
         lambda: run_unit("r1", shared),
     ):
         with pytest.raises(UserError, match=f"{top} belongs to .*: sudo chown root: {top} && sudo chmod 1777 {top}$"):
@@ -437,12 +439,12 @@ def test_folders_that_another_user_has_created_are_refused(shared: Config, prepa
 
 
 def test_a_cluster_s_folder_of_another_user_next_to_ours_is_refused(shared: Config) -> None:
-    layout.create_folder("r1", None, replace(shared, cluster="other"))
+    folders.create_folder("r1", None, replace(shared, cluster="other"))
     root = f"{shared.efs_mount}/runs/c"
     as_nobody(lambda: folder_of_all(f"{root}/r2"))
     for make in (
-        lambda: layout.create_folder("r1", None, shared),
-        lambda: layout.create_incoming(f"{root}/.incoming", shared),
+        lambda: folders.create_folder("r1", None, shared),
+        lambda: folders.create_incoming(f"{root}/.incoming", shared),
     ):
         with pytest.raises(UserError, match=f"{root} belongs to nobody"):
             make()
@@ -453,7 +455,7 @@ def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
     os.mkdir(f"{shared.efs_mount}/victim")
     as_nobody(lambda: os.symlink(f"{shared.efs_mount}/victim", f"{shared.efs_mount}/runs"))
     with pytest.raises(UserError, match="runs is a link"):
-        layout.create_folder("r1", None, shared)
+        folders.create_folder("r1", None, shared)
     assert os.listdir(f"{shared.efs_mount}/victim") == []
 
 
@@ -472,7 +474,7 @@ def test_a_link_that_another_user_puts_there_in_between_changes_nothing_where_it
 
     monkeypatch.setattr(os, "mkdir", mkdir)
     with pytest.raises(UserError, match=f"{name} is a link"):
-        layout.create_folder("r1", f"{shared.efs_mount}/mine", shared)
+        folders.create_folder("r1", f"{shared.efs_mount}/mine", shared)
     assert os.stat(victim).st_mode & 0o7777 == 0o700 and os.listdir(victim) == []
 
 
@@ -484,21 +486,21 @@ def test_folders_of_an_older_release_are_closed(shared: Config, name: str) -> No
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, older)
         mount = shared.efs_mount
-        layout.create_folder(f"r{older}", f"{mount}/mine", shared)
+        folders.create_folder(f"r{older}", f"{mount}/mine", shared)
         for parent in (f"{mount}/runs/c", f"{mount}/mine"):
-            layout.create_incoming(f"{parent}/.incoming", shared)
+            folders.create_incoming(f"{parent}/.incoming", shared)
         seen = os.stat(folder).st_mode
         assert not seen & 0o022 or (seen & 0o1000 and name in ("runs", "mine"))
 
 
 def test_a_folder_of_ours_that_others_have_used_is_refused(shared: Config) -> None:
     incoming = f"{shared.efs_mount}/runs/c/.incoming"
-    layout.create_incoming(incoming, shared)
+    folders.create_incoming(incoming, shared)
     os.chmod(incoming, 0o1777)
     as_nobody(lambda: folder_of_all(f"{incoming}/theirs"))
     for _unused in range(2):
         with pytest.raises(UserError, match="incoming has mode 1777, .* Example: sudo chmod go-w "):
-            layout.create_incoming(incoming, shared)
+            folders.create_incoming(incoming, shared)
 
 
 def test_a_path_on_which_others_could_exchange_a_folder_is_refused(shared: Config) -> None:
@@ -506,17 +508,17 @@ def test_a_path_on_which_others_could_exchange_a_folder_is_refused(shared: Confi
     as_nobody(lambda: folder_of_all(f"{mount}/theirs"))
     for path in ("theirs/mine", "theirs/deep/mine"):
         with pytest.raises(UserError, match=f"{path} is no safe place for runs, as {mount}/theirs belongs to nobody"):
-            layout.create_folder("r1", f"{mount}/{path}", shared)
+            folders.create_folder("r1", f"{mount}/{path}", shared)
     assert os.listdir(f"{mount}/theirs") == []
     os.symlink(mount, f"{mount}/link")
     with pytest.raises(UserError, match="link is a link: give a path without links"):
-        layout.create_folder("r1", f"{mount}/link/mine", shared)
-    assert layout.create_folder("r1", f"{mount}/deep/mine", shared).path == f"{mount}/runs/c/r1"
+        folders.create_folder("r1", f"{mount}/link/mine", shared)
+    assert folders.create_folder("r1", f"{mount}/deep/mine", shared).path == f"{mount}/runs/c/r1"
 
 
 def exchangeable(config: Config, runs_dir: str | None) -> str:
     """Make a run, and then others able to exchange it. Return the folder that they can write in."""
-    folder = layout.create_folder("r1", runs_dir, config)
+    folder = folders.create_folder("r1", runs_dir, config)
     folder.write("run.json", {"run_id": "r1", "max_restarts": 0})
     opened = f"{config.efs_mount}/{'mine' if runs_dir else 'runs'}"
     os.chmod(opened, 0o777)
@@ -557,8 +559,8 @@ def test_a_runs_dir_is_refused_if_others_could_exchange_the_run(shared: Config, 
     os.makedirs(f"{mine}/theirs")
     os.chmod(mine, mode)
     for make in (
-        lambda: layout.create_folder("r1", mine, shared),
-        lambda: layout.create_incoming(f"{mine}/.incoming", shared),
+        lambda: folders.create_folder("r1", mine, shared),
+        lambda: folders.create_incoming(f"{mine}/.incoming", shared),
     ):
         if fits:
             make()
@@ -570,8 +572,8 @@ def test_a_runs_dir_is_refused_if_others_could_exchange_the_run(shared: Config, 
 def test_folders_of_runs_are_closed_to_others_with_any_umask(shared: Config) -> None:
     before = os.umask(0)
     try:
-        layout.create_incoming(f"{shared.efs_mount}/runs/c/.incoming", shared)
-        layout.create_incoming(f"{shared.efs_mount}/mine/.incoming", shared)
+        folders.create_incoming(f"{shared.efs_mount}/runs/c/.incoming", shared)
+        folders.create_incoming(f"{shared.efs_mount}/mine/.incoming", shared)
     finally:
         os.umask(before)
     modes = {name: os.stat(f"{shared.efs_mount}/{name}").st_mode & 0o7777 for name in ("runs", "runs/c", "mine")}
@@ -582,7 +584,7 @@ def test_folders_of_runs_are_closed_to_others_with_any_umask(shared: Config) -> 
 
 def test_a_folder_for_sent_code_that_cannot_be_created_is_a_sentence(shared: Config) -> None:
     with pytest.raises(UserError, match="/proc/mine/.incoming cannot be created: .*Is EFS mounted"):
-        layout.create_incoming("/proc/mine/.incoming", shared)
+        folders.create_incoming("/proc/mine/.incoming", shared)
 
 
 def test_no_caller_creates_what_a_group_may_write(tmp_path: Path) -> None:

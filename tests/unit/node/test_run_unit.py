@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deeplearning.contract import atomic_file
 from deeplearning.contract.schema import format_time
-from deeplearning.runs import allocation, layout, survey, unit
+from deeplearning.runs import allocation, survey, unit
 from deeplearning.runs import plan as plans
 from deeplearning.runs.attempt import AttemptOutcome, write_start_files
 from deeplearning.runs.folder import Folder, find_run, runs_root
@@ -358,6 +358,6 @@ def test_the_end_of_a_resumed_run_is_archived(run: Folder) -> None:
     run.write("result.json", {"state": "failed"})
     run.write("state.json", {"state": "failed"})
     RunLog(run).event("end")
-    layout.archive_last_end(run)
+    run.archive_last_end()
     assert run.result() is None and run.state() == {} and list(run.events()) == []
     assert sorted(os.listdir(run.file("attempts/0"))) == ["events.jsonl", "result.json"]

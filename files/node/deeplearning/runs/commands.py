@@ -17,7 +17,7 @@ from deeplearning.contract import run_files
 from deeplearning.contract.errors import UserError
 from deeplearning.identity import become
 from deeplearning.runs import plan as plans
-from deeplearning.runs import results, sent_code, unit, units, views
+from deeplearning.runs import results, script, unit, units, views
 from deeplearning.runs.create import create
 from deeplearning.runs.folder import (
     all_runs,
@@ -102,7 +102,7 @@ def _read_request(asked_by: str, first_line: bool = False) -> Any:
 
 def _create(arguments: argparse.Namespace, config: Config) -> int:
     request = _read_request(arguments.asked_by, first_line=bool(arguments.code))
-    with sent_code.receive(request, config) if arguments.code else contextlib.nullcontext(request) as complete:
+    with script.receive(request, config) if arguments.code else contextlib.nullcontext(request) as complete:
         print(json.dumps(create(complete, config)))
     return 0
 

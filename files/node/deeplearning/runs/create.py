@@ -11,10 +11,10 @@ from deeplearning.contract import atomic_file, hosts, run_request
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import nvml
 from deeplearning.members.member_list import Members, read_applied
-from deeplearning.runs import layout, packages, record, script, units
+from deeplearning.runs import packages, record, script, units
 from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import nodes_in_use
-from deeplearning.runs.folder import Folder, check_folder_safety, find_run, runs_root
+from deeplearning.runs.folder import Folder, check_folder_safety, create_folder, find_run, runs_root
 from deeplearning.runs.node_selection import Situation, select
 from deeplearning.runs.preview import preview
 
@@ -36,16 +36,16 @@ def create(request: Any, config: Config) -> dict[str, Any]:
     if same:
         return _answer(same.run(), same, plan, members)
     _check_not_busy(run, config, members)
-    folder = layout.create_folder(run["run_id"], request.get("runs_dir"), config)
+    folder = create_folder(run["run_id"], request.get("runs_dir"), config)
     try:
-        layout.check_free_space(folder)
+        folder.check_free_space()
         run["script"], run["code"] = script.install(folder, request)
         _write(folder, run, request)
     except UserError:
-        layout.remove_folder(folder)
+        folder.remove()
         raise
     except OSError as error:
-        layout.remove_folder(folder)
+        folder.remove()
         raise UserError(f"{folder.path} cannot be written: {error.strerror}.") from None
     return _answer(run, folder, plan, members)
 
@@ -65,12 +65,12 @@ def _resume(request: dict[str, Any], config: Config, members: Members) -> dict[s
     script.check(run["script"])
     plan = preview(run, members)
     _check_not_busy(run, config, members)
-    layout.check_free_space(folder)
+    folder.check_free_space()
     try:
         _write(folder, run, request)
     except OSError as error:
         raise UserError(f"{folder.path} cannot be written: {error.strerror}.") from None
-    layout.archive_last_end(folder)
+    folder.archive_last_end()
     return _answer(run, folder, plan, members)
 
 

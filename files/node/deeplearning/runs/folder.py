@@ -1,4 +1,7 @@
-"""A run's folder on the shared file system. Its files are written by a rename, so readers see them whole."""
+"""A run's folder on the shared file system: how it is created, written and read, and what moves when it is resumed.
+
+Its files are written by a rename, so readers see them whole.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -28,6 +32,8 @@ REPLACED = ("run.json", "environment.json", "state.json")
 """Files that are replaced while others read them. Other files appear once."""
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What files in another form than ours cause."""
+SUBFOLDERS = ("logs", "metrics", "checkpoints", "tensorboard", "attempts")
+LEAST_FREE_BYTES = 64 * 2**20
 
 
 def runs_root(config: Config) -> str:
@@ -120,6 +126,78 @@ class Folder:
                         yield event
         except FileNotFoundError:
             return
+
+    def remove(self) -> None:
+        shutil.rmtree(os.path.realpath(self.path), ignore_errors=True)
+        if os.path.islink(self.path):
+            os.remove(self.path)
+
+    def check_free_space(self) -> None:
+        file_system = os.statvfs(self.path)
+        free = file_system.f_bavail * file_system.f_frsize
+        if free < LEAST_FREE_BYTES:
+            raise UserError(
+                f"There is no room on {self.path} for a run: {free >> 20} MiB are free, and it needs "
+                f"{LEAST_FREE_BYTES >> 20} MiB. Remove runs or data that are not needed."
+            )
+
+    def archive_last_end(self) -> None:
+        """Move the events and the result of an ended run next to its last attempt, and remove its state."""
+        last = self.attempts() - 1
+        for name in ("events.jsonl", RESULT):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.file(name), self.file(f"attempts/{last}/{name}"))
+        for name in ("stop.json", "state.json"):
+            atomic_file.remove(self.file(name))
+
+
+def create_folder(run_id: str, runs_dir: str | None, config: Config) -> Folder:
+    """Create a run's folder, in `runs_dir` with a link in the usual place if that is set."""
+    usual_path = f"{runs_root(config)}/{run_id}"
+    path = f"{runs_dir}/{run_id}" if runs_dir else usual_path
+    try:
+        create_runs_root(config)
+        if runs_dir:
+            safe_paths.check_path(runs_dir, create=True)
+            if os.path.lexists(usual_path) or os.path.lexists(path):
+                raise FileExistsError
+        os.mkdir(path)
+        if runs_dir:
+            os.symlink(path, usual_path)
+        for name in SUBFOLDERS:
+            os.mkdir(f"{path}/{name}")
+    except FileExistsError:
+        raise _name_conflict(Folder(usual_path), path) from None
+    except OSError as error:
+        raise _creation_error(path, error) from None
+    return Folder(usual_path)
+
+
+def _name_conflict(folder: Folder, path: str) -> UserError:
+    if folder.exists():
+        return UserError(
+            f"There is a run {folder.id} already: set another run_id, or resume it. Example: -e resume={folder.id}"
+        )
+    return UserError(
+        f"{path} exists without a run.json: a run of this id is being created, or its creation was interrupted. Set "
+        f"another run_id, or remove the folder. Example: rm -r {path}"
+    )
+
+
+def _creation_error(path: str, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be created: {error.strerror}. Is EFS mounted, and is there room on it?")
+
+
+def create_incoming(path: str, config: Config) -> None:
+    """Create or check the folder that scripts are sent into, inside the folder that runs are created in."""
+    parent = os.path.dirname(path)
+    try:
+        create_runs_root(config)
+        if parent != runs_root(config):
+            safe_paths.check_path(parent, create=True)
+        safe_paths.own_folder(path, mode=0o700)
+    except OSError as error:
+        raise _creation_error(path, error) from None
 
 
 def reserved_nodes(state: Mapping[str, Any]) -> list[str]:
