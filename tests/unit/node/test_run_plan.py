@@ -17,7 +17,7 @@ from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.mpirun import hostfile
 from deeplearning.runs.plan import Node, Plan
-from deeplearning.runs.preview import preview
+from deeplearning.runs.record import preview
 from deeplearning.runs.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import CONFIG, member, members, record

@@ -18,7 +18,7 @@ from deeplearning.gpus import cli as gpus_cli
 from deeplearning.gpus import evidence, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, Reading
-from deeplearning.runs import own_copy, survey, units
+from deeplearning.runs import survey, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.node_selection import Situation, SurveyVerdict, judge_surveys
 from deeplearning.runs.plan import Node
@@ -147,22 +147,22 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(programs, "run", answer)
     monkeypatch.setattr(units, "as_root", lambda *words: words)
-    assert own_copy.make_if_missing({**run, "own_copy": None}) == ("", "") and not asked
-    assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "")
+    assert survey.make_own_copy({**run, "own_copy": None}) == ("", "") and not asked
+    assert survey.make_own_copy(run) == ("photos is copied to its disk", "")
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "--"]
     started += ["/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
     for unit["state"] in ("active", "activating"):
         asked.clear()
-        assert own_copy.make_if_missing(run) == ("photos is copied to its disk", "") and len(asked) == 1
+        assert survey.make_own_copy(run) == ("photos is copied to its disk", "") and len(asked) == 1
     unit["state"] = "failed"
-    assert own_copy.make_if_missing(run) == ("", "photos cannot be copied to its disk: photos is not staged")
+    assert survey.make_own_copy(run) == ("", "photos cannot be copied to its disk: photos is not staged")
     assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
     folder = staging.StagingRequest("photos", Path(), on_node=True).path
     folder.mkdir()
     (folder / "a").write_text("x")
     (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))
-    assert own_copy.make_if_missing(run) == ("", "")
+    assert survey.make_own_copy(run) == ("", "")
 
 
 def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attempt_has_left(
@@ -523,7 +523,7 @@ def test_a_node_answers_what_it_lacks(
     monkeypatch.setattr(programs, "run", answer_of)
     monkeypatch.setattr(paths, "NVIDIA_DRIVER", run.file("run.json"))
     monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
-    monkeypatch.setattr(survey.own_copy, "make_if_missing", lambda run: (f"{run['framework']} is copied", ""))
+    monkeypatch.setattr(survey, "make_own_copy", lambda run: (f"{run['framework']} is copied", ""))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
     address = "192.0.2.1" if broken == "address" else "127.0.0.1"

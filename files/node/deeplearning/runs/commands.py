@@ -27,7 +27,7 @@ from deeplearning.runs.folder import (
     skip_unreadable,
     unfinished_frameworks,
 )
-from deeplearning.runs.preview import plan_of_request, plan_of_run
+from deeplearning.runs.record import plan_of_request, plan_of_run
 
 MOUNT_POLL_SECONDS = 1.0
 

@@ -16,7 +16,6 @@ from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import nodes_in_use
 from deeplearning.runs.folder import Folder, check_folder_safety, create_folder, find_run, runs_root
 from deeplearning.runs.node_selection import Situation, select
-from deeplearning.runs.preview import preview
 
 COMPARED = ("cluster_id", *(key for key, field in run_request.FIELDS.items() if field.compared))
 """What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""
@@ -31,7 +30,7 @@ def create(request: Any, config: Config) -> dict[str, Any]:
     if "resume" in request:
         return _resume(request, config, members)
     run = record.new_run(request, config, members)
-    plan = preview(run, members)
+    plan = record.preview(run, members)
     same = _find_same_run(run, request, config)
     if same:
         return _answer(same.run(), same, plan, members)
@@ -63,7 +62,7 @@ def _resume(request: dict[str, Any], config: Config, members: Members) -> dict[s
         )
     run = record.resumed_run(folder.run(), _environment(folder), request, config)
     script.check(run["script"])
-    plan = preview(run, members)
+    plan = record.preview(run, members)
     _check_not_busy(run, config, members)
     folder.check_free_space()
     try:

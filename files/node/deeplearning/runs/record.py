@@ -1,4 +1,5 @@
-"""The record of a run, run.json: a request with all defaults filled in and all paths resolved."""
+"""The record of a run, run.json: a request with all defaults filled in and all paths resolved; and its launch plan,
+without starting it."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from deeplearning.contract import frameworks, paths, run_request
 from deeplearning.contract.datasets import GENERATED_MARKER
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.schema import format_time
-from deeplearning.members.member_list import Members
-from deeplearning.runs import packages
+from deeplearning.members.member_list import Members, read_applied
+from deeplearning.runs import packages, script
+from deeplearning.runs import plan as plans
+from deeplearning.runs.folder import find_run
 from deeplearning.runs.node_selection import select
 
 
@@ -92,3 +95,29 @@ def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> st
     if not is_own_copy and not os.path.isdir(folder):
         raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
     return folder
+
+
+def preview(run: dict[str, Any], members: Members) -> plans.Plan:
+    """Return what would be started now, by the member list alone."""
+    selected = select(run["nodes"], members, {}).members
+    nodes = [plans.Node(member.alias, member.private_ip, member.gpus) for member in selected]
+    plan = plans.make(run, nodes)
+    script.check_processes(run.get("script") or "", len(plan.of(plans.WORKER)))
+    return plan
+
+
+def plan_of_run(run_id: str, config: Config) -> plans.Plan:
+    """Return the plan of a run's last attempt, or a preview if it has none."""
+    folder = find_run(config, run_id)
+    attempts = folder.attempts()
+    if not attempts:
+        return preview(folder.run(), read_applied())
+    start = folder.read(f"attempts/{attempts - 1}/plan.json")
+    return plans.from_json((start or {})["plan"])
+
+
+def plan_of_request(request: Any, config: Config) -> plans.Plan:
+    request, members = run_request.validate(request), read_applied()
+    if "resume" in request:
+        return preview({**find_run(config, request["resume"]).run(), **request}, members)
+    return preview(with_defaults(request, members), members)

@@ -21,16 +21,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from deeplearning import concurrency, programs
 from deeplearning.contract import bounded_program, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
+from deeplearning.data import staging
 from deeplearning.gpus import evidence, held
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.identity import as_root
 from deeplearning.members.member_list import Member
-from deeplearning.runs import efa, gpu_proofs, own_copy, packages, units
+from deeplearning.runs import efa, gpu_proofs, packages, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Node
 
@@ -232,7 +234,7 @@ def main(argv: list[str]) -> int:
         if not preparing and not problem and arguments.packages:
             preparing, problem = packages.make_if_missing(run, folder)
         if not preparing and not problem:
-            preparing, problem = own_copy.make_if_missing(run)
+            preparing, problem = make_own_copy(run)
     answer = {
         "boot_id": boot_id(),
         "efa": efa.count(),
@@ -247,6 +249,26 @@ def main(argv: list[str]) -> int:
     }
     json.dump(answer, sys.stdout)
     return 0
+
+
+def make_own_copy(run: dict[str, Any]) -> tuple[str, str]:
+    """Return what the node is doing and its problem, each a part of a sentence, and both empty if the copy is there.
+
+    A copy of the data set on this node's own disk takes longer than a survey, so a unit of its own makes it, and the
+    next survey asks again. A machine in the place of a lost one makes it again.
+    """
+    own_copy = run.get("own_copy")
+    if not own_copy:
+        return "", ""
+    data = own_copy["data"]
+    if staging.has_own_copy(data):
+        return "", ""
+    argv = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
+    argv += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
+    problem = units.run_once(f"deeplearning-copy-{run['run_id']}.service", argv)
+    if problem:
+        return "", f"{data} cannot be copied to its disk: {problem}"
+    return f"{data} is copied to its disk", ""
 
 
 def stop_earlier_attempts(run_id: str) -> None:

@@ -25,7 +25,7 @@ from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
 from deeplearning.runs.folder import RESULT, Folder, all_runs, check_folder_safety, find_run, runs_root, skip_unreadable
 from deeplearning.runs.mastership import Superseded, is_superseded
-from deeplearning.runs.preview import plan_of_run
+from deeplearning.runs.record import plan_of_run
 from deeplearning.runs.run_log import RunLog
 from deeplearning.runs.survey import stop_leftovers
 
