@@ -242,7 +242,7 @@ def died(master: Master) -> Folder:
 def clean(master: Master, node: MemberNode | None = None) -> list[str]:
     """Return what systemd was asked for on the nodes."""
     with (node or master.node).here():
-        assert unit.clean("r1", master.config) == 0
+        unit.clean("r1", master.config)
     return sorted(master.asked("stop"))
 
 
@@ -278,8 +278,9 @@ def test_after_a_boot_the_clusters_runs_without_an_end_are_started(master: Maste
     Folder(str(runs / "stopped")).write("stop.json", {"asked_by": "me"})
     master.active("active")
     with master.node.here():
-        assert unit.recover(replace(master.config, role="worker")) == 0 and master.asked("start") == []
-        assert unit.recover(master.config) == 0
+        unit.recover(replace(master.config, role="worker"))
+        assert master.asked("start") == []
+        unit.recover(master.config)
     assert master.asked("start") == ["start deeplearning-run@interrupted.service"]
 
 
@@ -291,7 +292,7 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_being_resumed(
         master.create_run(run_id).write("state.json", {"state": "running"})
     replace_file(Folder(f"{runs_root(master.config)}/b"), name, form)
     with master.node.here():
-        assert unit.recover(master.config) == 0
+        unit.recover(master.config)
     assert master.asked("start") == ["start deeplearning-run@a.service", "start deeplearning-run@c.service"]
     assert "/b" in capsys.readouterr().err
 

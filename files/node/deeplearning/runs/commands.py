@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 from deeplearning import machine
 from deeplearning.config import Config, read_config
@@ -31,7 +31,8 @@ from deeplearning.runs.record import plan_of_request, plan_of_run
 
 MOUNT_POLL_SECONDS = 1.0
 
-Command = Callable[[argparse.Namespace, Config], int]
+Command = Callable[[argparse.Namespace, Config], Optional[int]]
+"""It returns an exit code, if that is not always 0."""
 
 
 def main(argv: list[str]) -> int:
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
     become(config.user)
     command: Command = arguments.command
     try:
-        return command(arguments, config)
+        return command(arguments, config) or 0
     except BrokenPipeError:
         # The reader has gone; the run goes on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,26 +101,23 @@ def _read_request(asked_by: str, first_line: bool = False) -> Any:
     return request
 
 
-def _create(arguments: argparse.Namespace, config: Config) -> int:
+def _create(arguments: argparse.Namespace, config: Config) -> None:
     request = _read_request(arguments.asked_by, first_line=bool(arguments.code))
     with script.receive(request, config) if arguments.code else contextlib.nullcontext(request) as complete:
         print(json.dumps(create(complete, config)))
-    return 0
 
 
-def _start(arguments: argparse.Namespace, config: Config) -> int:
+def _start(arguments: argparse.Namespace, config: Config) -> None:
     check_folder_safety(config, arguments.run_id)
     folder = find_run(config, arguments.run_id)
     if folder.result() is not None:
         raise UserError(f"Run {folder.id} has ended: resume it instead. Example: -e resume={folder.id}")
     units.control("start", units.supervisor_unit(folder.id))
-    return 0
 
 
-def _follow(arguments: argparse.Namespace, config: Config) -> int:
+def _follow(arguments: argparse.Namespace, config: Config) -> None:
     for event in views.follow(find_run(config, arguments.run_id), arguments.from_line, arguments.output):
         print(json.dumps(event), flush=True)
-    return 0
 
 
 def _wait(arguments: argparse.Namespace, config: Config) -> int:
@@ -130,67 +128,61 @@ def _stop(arguments: argparse.Namespace, config: Config) -> int:
     return views.stop(config, arguments.run_id, arguments.asked_by)
 
 
-def _list(arguments: argparse.Namespace, config: Config) -> int:
+def _list(arguments: argparse.Namespace, config: Config) -> None:
     runs = []
     for folder in all_runs(config):
         with skip_unreadable(folder):
             runs.append(views.overview(folder))
     print(json.dumps({"schema": 1, "runs": runs}) if arguments.json else views.overview_table(runs))
-    return 0
 
 
-def _frameworks(arguments: argparse.Namespace, config: Config) -> int:
+def _frameworks(arguments: argparse.Namespace, config: Config) -> None:
     needed = unfinished_frameworks(config)
     print(json.dumps({"frameworks": needed}) if arguments.json else "\n".join(each["framework"] for each in needed))
-    return 0
 
 
-def _show(arguments: argparse.Namespace, config: Config) -> int:
+def _show(arguments: argparse.Namespace, config: Config) -> None:
     folder = find_run(config, arguments.run_id)
     with expected_form(folder):
         print(json.dumps(views.detail(folder)) if arguments.json else views.detail_text(folder))
-    return 0
 
 
-def _evaluation(arguments: argparse.Namespace, config: Config) -> int:
+def _evaluation(arguments: argparse.Namespace, config: Config) -> None:
     print(json.dumps({"evaluation": views.evaluation(find_run(config, arguments.run_id))}))
-    return 0
 
 
-def _files(arguments: argparse.Namespace, config: Config) -> int:
+def _files(arguments: argparse.Namespace, config: Config) -> None:
     print(json.dumps(results.listing(find_run(config, arguments.run_id), arguments.what)))
-    return 0
 
 
-def _send(arguments: argparse.Namespace, config: Config) -> int:
+def _send(arguments: argparse.Namespace, config: Config) -> None:
     try:
         files = run_files.requested(sys.stdin.read())
     except ValueError as error:
         raise UserError(f"The request on standard input is malformed ({error}).") from None
     results.send(find_run(config, arguments.run_id), files, sys.stdout.buffer)
-    return 0
 
 
-def _plan(arguments: argparse.Namespace, config: Config) -> int:
+def _plan(arguments: argparse.Namespace, config: Config) -> None:
     if arguments.run_id == "-":
         plan = plan_of_request(_read_request(arguments.asked_by), config)
     else:
         plan = plan_of_run(arguments.run_id, config)
     print(json.dumps({"schema": 1, **plans.as_json(plan)}) if arguments.json else plans.table(plan))
-    return 0
 
 
-def _unit(arguments: argparse.Namespace, config: Config) -> int:
-    return unit.run_unit(arguments.run_id, config)
+def _unit(arguments: argparse.Namespace, config: Config) -> None:
+    unit.run_unit(arguments.run_id, config)
 
 
-def _clean(arguments: argparse.Namespace, config: Config) -> int:
+def _clean(arguments: argparse.Namespace, config: Config) -> None:
     # The unit's own program has cleaned up if it came to its end.
-    return 0 if os.environ.get("EXIT_STATUS") == "0" else unit.clean(arguments.run_id, config)
+    if os.environ.get("EXIT_STATUS") != "0":
+        unit.clean(arguments.run_id, config)
 
 
-def _recover(arguments: argparse.Namespace, config: Config) -> int:
+def _recover(arguments: argparse.Namespace, config: Config) -> None:
     # No boot waits for the file system. Until this process has ended, interrupted runs do not count as lost.
     while not machine.is_mounted(config.efs_mount):
         time.sleep(MOUNT_POLL_SECONDS)
-    return unit.recover(config)
+    unit.recover(config)

@@ -234,16 +234,15 @@ def end_sentence(run_id: str, outcome: AttemptOutcome) -> str:
     return f"run {run_id} ended with {outcome.exit_code}{where}{f': {reason}' if reason else ''}"
 
 
-def run_unit(run_id: str, config: Config) -> int:
+def run_unit(run_id: str, config: Config) -> None:
     try:
         check_folder_safety(config, run_id)
     except UserError as error:
         _fail_unsafe_run(run_id, config, error)
-        return 0
+        return
     folder = find_run(config, run_id)
     if folder.result() is None:
         Unit(config, folder).supervise()
-    return 0
 
 
 def _fail_unsafe_run(run_id: str, config: Config, error: UserError) -> None:
@@ -259,21 +258,19 @@ def _fail_unsafe_run(run_id: str, config: Config, error: UserError) -> None:
         raise error from None
 
 
-def clean(run_id: str, config: Config) -> int:
+def clean(run_id: str, config: Config) -> None:
     """Stop all that is left of a run on its nodes, however its unit has ended."""
     if find_run(config, run_id).attempts() and not is_superseded(config):
         nodes = (node.name for node in plan_of_run(run_id, config).nodes)
         stop_leftovers(dict.fromkeys(nodes, ""), hosts.MASTER, run_id)
-    return 0
 
 
-def recover(config: Config) -> int:
+def recover(config: Config) -> None:
     """At boot, start the runs that the cluster's master has left without an end: this machine or the one before it."""
     if config.role != "master":
-        return 0
+        return
     for folder in all_runs(config):
         with skip_unreadable(folder):
             is_interrupted = folder.state() and folder.result() is None and folder.read("stop.json") is None
             if is_interrupted and folder.run()["cluster_id"] == config.cluster_id and not units.is_active(folder.id):
                 units.control("start", units.supervisor_unit(folder.id))
-    return 0
