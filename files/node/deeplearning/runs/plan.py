@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from deeplearning.contract.errors import UserError
@@ -166,10 +166,6 @@ def spread(role: str, count: int, nodes: Sequence[Node]) -> list[Process]:
     return [Process(nodes[n % len(nodes)].name, role, n, n // len(nodes), ()) for n in range(count)]
 
 
-def workers_that_see_all_gpus(run: Run, nodes: Sequence[Node]) -> list[Process]:
-    return workers(run, nodes, share_gpus=False)
-
-
 def one_process(run: Run, nodes: Sequence[Node]) -> list[Process]:
     if len(nodes) > 1 or (run["processes_per_node"] or 1) > 1:
         raise UserError(
@@ -203,8 +199,8 @@ LAYOUTS: dict[str, Callable[[Run, Sequence[Node]], list[Process]]] = {
     "dist_sync": key_value_store,
     "dist_device_sync": device_key_value_store,
     "dist_async": key_value_store,
-    "ddp": workers_that_see_all_gpus,
-    "horovod": workers_that_see_all_gpus,
+    "ddp": partial(workers, share_gpus=False),
+    "horovod": partial(workers, share_gpus=False),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import efa
-from deeplearning.runs.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Node, Plan, Process
+from deeplearning.runs.plan import CHIEF, PS, SCHEDULER, SERVER, WORKER, Plan, Process
 
 
 def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
@@ -37,8 +37,9 @@ def variables(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[st
         common |= {"CUDA_VISIBLE_DEVICES": "", **record.processor_variables}
     elif process.gpus is not None:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, process.gpus))
-    own = VARIABLES[plan.distribution](plan, process)
-    return {**common, **own, **(torchrun(start, plan, process) if plan.distribution == "ddp" else {})}
+    for own in VARIABLES[plan.distribution]:
+        common |= own(start, plan, process)
+    return common
 
 
 def gpu_count(start: Mapping[str, Any], plan: Plan, process: Process) -> int:
@@ -48,7 +49,7 @@ def gpu_count(start: Mapping[str, Any], plan: Plan, process: Process) -> int:
     return plan.node(process.node).gpus if process.gpus is None else len(process.gpus)
 
 
-def tensorflow(plan: Plan, process: Process) -> dict[str, str]:
+def tensorflow(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
     cluster = {role: [plan.host(each) for each in plan.of(role)] for role in (CHIEF, WORKER, PS)}
     config = {
         "cluster": {role: hosts for role, hosts in cluster.items() if hosts},
@@ -57,15 +58,7 @@ def tensorflow(plan: Plan, process: Process) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps(config)}
 
 
-def multi_worker_mirrored(plan: Plan, process: Process) -> dict[str, str]:
-    return {**tensorflow(plan, process), **interfaces(plan.node(process.node)), **efa.variables(plan)}
-
-
-def none(plan: Plan, process: Process) -> dict[str, str]:
-    return {}
-
-
-def mxnet(plan: Plan, process: Process) -> dict[str, str]:
+def mxnet(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
     node, scheduler = plan.node(process.node), plan.of(SCHEDULER)[0]
     return {
         "DMLC_ROLE": process.role,
@@ -76,10 +69,6 @@ def mxnet(plan: Plan, process: Process) -> dict[str, str]:
         "DMLC_NODE_HOST": node.address,
         **({"DMLC_INTERFACE": node.interface} if node.interface else {}),
     }
-
-
-def pytorch(plan: Plan, process: Process) -> dict[str, str]:
-    return {**interfaces(plan.node(process.node)), **efa.variables(plan)}
 
 
 def torchrun(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
@@ -113,33 +102,33 @@ def torchrun(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str
     }
 
 
-def horovod(plan: Plan, process: Process) -> dict[str, str]:
+def horovod(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
     """Ranks come from Open MPI. The numbers are those of the Mask R-CNN recipe."""
     return {
         # Look for gradients every half millisecond, because layers end quickly on GPUs.
         "HOROVOD_CYCLE_TIME": "0.5",
         # Sum small gradients together, up to 64 MiB, because networks are faster with large messages.
         "HOROVOD_FUSION_THRESHOLD": str(64 * 1024 * 1024),
-        **interfaces(plan.node(process.node)),
-        **efa.variables(plan),
     }
 
 
-def interfaces(node: Node) -> dict[str, str]:
+def networks(start: Mapping[str, Any], plan: Plan, process: Process) -> dict[str, str]:
     """Use the members' network, never docker0 or lo. Without =, NCCL takes ens5 as a prefix, so ens50 as well."""
-    return {"GLOO_SOCKET_IFNAME": node.interface, "NCCL_SOCKET_IFNAME": f"={node.interface}"} if node.interface else {}
+    interface = plan.node(process.node).interface
+    names = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
+    return {**names, **efa.variables(plan)}
 
 
 VARIABLES = {
-    "multi_worker_mirrored": multi_worker_mirrored,
-    "parameter_server": tensorflow,
-    "local": none,
-    "device": none,
-    "dist_sync": mxnet,
-    "dist_device_sync": mxnet,
-    "dist_async": mxnet,
-    "ddp": pytorch,
-    "horovod": horovod,
+    "multi_worker_mirrored": (tensorflow, networks),
+    "parameter_server": (tensorflow,),
+    "local": (),
+    "device": (),
+    "dist_sync": (mxnet,),
+    "dist_device_sync": (mxnet,),
+    "dist_async": (mxnet,),
+    "ddp": (networks, torchrun),
+    "horovod": (horovod, networks),
 }
 
 PLACEHOLDERS = ("data", "run", "rank", "world", "job_name", "task_index", "ps_hosts", "worker_hosts")
