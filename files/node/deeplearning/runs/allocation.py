@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,7 +146,7 @@ class Allocator:
         selection = self._select(members)
         if not selection.members:
             self.since = time.monotonic()
-            self.report(self._waiting_reason(selection))
+            self.report(" ".join([*self.held.values(), f"{selection.blocked_reason}."]))
             if self.held:
                 # They are asked again.
                 self.held.clear()
@@ -155,22 +155,17 @@ class Allocator:
         return self._survey(members, selection.members)
 
     def _select(self, members: Members) -> Selection:
+        """Select nodes, and reserve them before another run selects its own."""
+        situation, last = self.situation, self.held_out_of
         with selection_lock(self.config):
             in_use = nodes_in_use(self.config, self.folder.id)
-            selection = self._selected(members, in_use)
+            try:
+                selection = select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
+            except UserError as error:
+                raise UserError(" ".join([*self.held.values(), str(error)])) from None
             if selection.members:
                 self.reserve([member.alias for member in selection.members])
         return selection
-
-    def _selected(self, members: Members, in_use: Mapping[str, str]) -> Selection:
-        situation, last = self.situation, self.held_out_of
-        try:
-            return select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
-        except UserError as error:
-            raise UserError(" ".join([*self.held.values(), str(error)])) from None
-
-    def _waiting_reason(self, selection: Selection) -> str:
-        return " ".join([*self.held.values(), f"{selection.blocked_reason}."])
 
     def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
         ports = self._port_count(selected)
