@@ -60,7 +60,7 @@ def _resume(request: dict[str, Any], config: Config, members: Members) -> dict[s
             f"Run {folder.id} has no checkpoint in {folder.file('checkpoints')}, so it cannot be resumed: "
             "start a new run."
         )
-    run = record.resumed_run(folder.run(), _environment(folder), request, config)
+    run = record.resumed_run(folder.run(), folder.environment(), request, config)
     script.check(run["script"])
     plan = record.preview(run, members)
     _check_not_busy(run, config, members)
@@ -86,15 +86,10 @@ def _find_same_run(run: dict[str, Any], request: dict[str, Any], config: Config)
     is_same = (
         all(existing.get(key) == run[key] for key in COMPARED)
         and os.path.realpath(folder.path) == f"{request.get('runs_dir') or runs_root(config)}/{folder.id}"
-        and _environment(folder) == run["environment"]
+        and folder.environment() == run["environment"]
         and script.is_same(folder, existing, request)
     )
     return folder if is_same else None
-
-
-def _environment(folder: Folder) -> dict[str, str]:
-    environment: dict[str, str] = (folder.read("environment.json") or {}).get("environment", {})
-    return environment
 
 
 def _check_not_busy(run: dict[str, Any], config: Config, members: Members) -> None:

@@ -103,6 +103,11 @@ class Folder:
     def result(self) -> dict[str, Any] | None:
         return self.read(RESULT)
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the option `env`. They are removed with the end of a run that cannot be resumed."""
+        environment: dict[str, str] = (self.read("environment.json") or {}).get("environment", {})
+        return environment
+
     def attempts(self) -> int:
         try:
             return sum(name.isdigit() for name in os.listdir(self.file("attempts")))

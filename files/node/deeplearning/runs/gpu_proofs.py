@@ -51,7 +51,7 @@ def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int)
 
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:
     """Return a name for what a proof is about. What the user brings may change, so its proof is of one run alone."""
-    brings = [] if _is_ours(python) and not _variables(folder) else [start_of(run)]
+    brings = [] if _is_ours(python) and not folder.environment() else [start_of(run)]
     marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER)) if _is_ours(python) else None
     facts = [run["framework"], python, marker, gpus, gpu_proof.driver_version(), brings]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     """Make a proof, and write what it has shown: `deeplearning run prove FOLDER PYTHON GPUS KEY`."""
     path, python, gpus, key = argv
     folder = Folder(path)
-    run, own = folder.run(), _variables(folder)
+    run, own = folder.run(), folder.environment()
     node = gpu_proof.NodeGpus(
         run["framework"],
         python,
@@ -99,11 +99,6 @@ def start_of(run: dict[str, Any]) -> str:
 
 def _is_ours(python: str) -> bool:
     return python.startswith(f"{paths.ENVIRONMENTS}/")
-
-
-def _variables(folder: Folder) -> dict[str, str]:
-    variables: dict[str, str] = (folder.read("environment.json") or {}).get("environment", {})
-    return variables
 
 
 def _file(key: str) -> str:

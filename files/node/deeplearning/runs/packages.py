@@ -268,7 +268,7 @@ class Builder:
         """by the last command"""
         self.isolation: list[str] = []
         """pip's option if packages are built within the environment"""
-        own: dict[str, str] = (folder.read("environment.json") or {}).get("environment", {})
+        own = folder.environment()
         self.secrets = [value for value in own.values() if len(value) >= LEAST_SECRET]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
         # A login for an index or a repository comes by the option env: pip fills in ${NAME} in requirements.

@@ -21,7 +21,7 @@ class ProcessTable:
         self._run_log = run_log
         leading = set(plan.leading)
         self._leading = [number for number, process in enumerate(plan.processes) if process in leading]
-        environment = (folder.read("environment.json") or {}).get("environment", {})
+        environment = folder.environment()
         self._expects_efa = efa.is_expected(plan, environment)
         self.network_note = efa.unwatched(plan, environment)
         """A sentence, if nothing checks which network is used."""

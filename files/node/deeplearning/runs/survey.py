@@ -6,6 +6,7 @@ Also stops what is left of an attempt on its nodes, and reports those that were 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import math
@@ -348,10 +349,10 @@ def interface_of(address: str) -> str:
 def free_ports(count: int, run_id: str) -> list[int]:
     """Return free ports. Each run starts to search elsewhere. All ports are held until the last one is found."""
     start = random.Random(run_id).randrange(FIRST_PORT, LAST_PORT)
-    held: list[socket.socket] = []
-    try:
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
         for port in [*range(start, LAST_PORT), *range(FIRST_PORT, start)]:
-            if len(held) == count:
+            if len(ports) == count:
                 break
             probe = socket.socket()
             try:
@@ -359,11 +360,9 @@ def free_ports(count: int, run_id: str) -> list[int]:
             except OSError:
                 probe.close()
                 continue
-            held.append(probe)
-        return [probe.getsockname()[1] for probe in held]
-    finally:
-        for probe in held:
-            probe.close()
+            held.enter_context(probe)
+            ports.append(port)
+    return ports
 
 
 def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dict[str, str]:
