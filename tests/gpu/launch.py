@@ -28,9 +28,8 @@ from deeplearning.contract import open_mpi
 from deeplearning.contract.errors import UserError
 from deeplearning.runs import mpirun
 from deeplearning.runs import plan as plans
-from deeplearning.runs.attempt import write_start_files
+from deeplearning.runs.attempt import ProcessTable, write_start_files
 from deeplearning.runs.folder import Folder
-from deeplearning.runs.processes import ProcessTable
 from deeplearning.runs.run_log import RunLog
 from deeplearning.runs.stall import StallDetector
 from deeplearning.runs.wrapper import ended_with_parent

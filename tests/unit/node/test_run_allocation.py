@@ -16,10 +16,9 @@ from deeplearning.contract.schema import format_time
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.members.member_list import Member, Members
 from deeplearning.runs import allocation, units
-from deeplearning.runs.allocation import Allocation, Allocator, nodes_in_use, selection_lock
+from deeplearning.runs.allocation import Allocation, Allocator, Situation, nodes_in_use, selection_lock
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.mastership import Superseded
-from deeplearning.runs.node_selection import Situation
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Members, unsettled
-from deeplearning.runs.node_selection import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.runs.allocation import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
 

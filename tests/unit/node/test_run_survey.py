@@ -19,8 +19,8 @@ from deeplearning.gpus import evidence, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.runs import survey, units
+from deeplearning.runs.allocation import Situation, SurveyVerdict, judge_surveys
 from deeplearning.runs.folder import Folder
-from deeplearning.runs.node_selection import Situation, SurveyVerdict, judge_surveys
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
 

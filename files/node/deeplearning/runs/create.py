@@ -13,9 +13,8 @@ from deeplearning.gpus import nvml
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.runs import packages, record, script, units
 from deeplearning.runs import plan as plans
-from deeplearning.runs.allocation import nodes_in_use
+from deeplearning.runs.allocation import Situation, nodes_in_use, select
 from deeplearning.runs.folder import Folder, check_folder_safety, create_folder, find_run, runs_root
-from deeplearning.runs.node_selection import Situation, select
 
 COMPARED = ("cluster_id", *(key for key, field in run_request.FIELDS.items() if field.compared))
 """What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""

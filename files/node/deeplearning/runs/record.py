@@ -16,8 +16,8 @@ from deeplearning.contract.schema import format_time
 from deeplearning.members.member_list import Members, read_applied
 from deeplearning.runs import packages, script
 from deeplearning.runs import plan as plans
+from deeplearning.runs.allocation import select
 from deeplearning.runs.folder import find_run
-from deeplearning.runs.node_selection import select
 
 
 def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
