@@ -19,7 +19,6 @@ from deeplearning.identity import become
 from deeplearning.members.member_list import Member, Members
 from deeplearning.runs import create, unit, units
 from deeplearning.runs import folder as folders
-from deeplearning.runs import record as run_record
 from deeplearning.runs.folder import Folder, check_folder_safety, find_run
 from deeplearning.runs.script import hashed
 from deeplearning.runs.unit import run_unit
@@ -118,7 +117,7 @@ def test_an_invalid_request_is_refused_in_one_sentence_and_leaves_nothing(
 def test_a_run_on_processors_is_distributed_as_on_machines_without_gpus() -> None:
     cluster = Members("c", "sg-1", 1, 2, "i-1", "", (member(1, gpus=8), member(2, gpus=8)))
     requests: list[dict[str, Any]] = [{"framework": "mxnet"}, {"framework": "mxnet", "processor": True}]
-    distributions = [run_record.with_defaults(request, cluster)["distribution"] for request in requests]
+    distributions = [create.with_defaults(request, cluster)["distribution"] for request in requests]
     assert distributions == ["dist_device_sync", "dist_sync"]
 
 
@@ -192,7 +191,7 @@ def test_requirements_are_a_file_of_the_run_until_a_resumed_one_has_others(
     create_run: Create, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = f"{paths.ENVIRONMENTS}/pytorch/bin/python"
-    monkeypatch.setattr(run_record, "find_interpreter", lambda _framework, python: (python or ours, {}))
+    monkeypatch.setattr(create, "find_interpreter", lambda _framework, python: (python or ours, {}))
     create_run(python=None, requirements="einops\n")
     folder = with_checkpoint(config)
     file = Path(folder.file("requirements.txt"))

@@ -14,10 +14,10 @@ from deeplearning.contract.frameworks import DISTRIBUTIONS, default_distribution
 from deeplearning.runs import plan as plans
 from deeplearning.runs import script
 from deeplearning.runs.allocation import Allocator
+from deeplearning.runs.create import preview
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.mpirun import hostfile
 from deeplearning.runs.plan import Node, Plan
-from deeplearning.runs.record import preview
 from deeplearning.runs.variables import fill_in, variables
 
 from tests.unit.node.runs_kit import CONFIG, member, members, record

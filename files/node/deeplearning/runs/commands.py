@@ -18,7 +18,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.identity import become
 from deeplearning.runs import plan as plans
 from deeplearning.runs import results, script, unit, units, views
-from deeplearning.runs.create import create
+from deeplearning.runs.create import create, plan_of_request, plan_of_run
 from deeplearning.runs.folder import (
     all_runs,
     check_folder_safety,
@@ -27,7 +27,6 @@ from deeplearning.runs.folder import (
     skip_unreadable,
     unfinished_frameworks,
 )
-from deeplearning.runs.record import plan_of_request, plan_of_run
 
 MOUNT_POLL_SECONDS = 1.0
 

@@ -1,17 +1,24 @@
-"""`run create`: validates a request, and then creates the run's folder or prepares an ended run to be resumed."""
+"""`run create`: validates a request, and then creates the run's folder or prepares an ended run to be resumed.
+
+The record of a run, run.json, is its request with all defaults filled in and all paths resolved.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from typing import Any
 
 from deeplearning import machine
 from deeplearning.config import Config
-from deeplearning.contract import atomic_file, hosts, run_request
+from deeplearning.contract import atomic_file, frameworks, hosts, paths, run_request
+from deeplearning.contract.datasets import GENERATED_MARKER
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import format_time
 from deeplearning.gpus import nvml
 from deeplearning.members.member_list import Members, read_applied
-from deeplearning.runs import packages, record, script, units
+from deeplearning.runs import packages, script, units
 from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import Situation, nodes_in_use, select
 from deeplearning.runs.folder import Folder, check_folder_safety, create_folder, find_run, runs_root
@@ -28,8 +35,8 @@ def create(request: Any, config: Config) -> dict[str, Any]:
     members = read_applied()
     if "resume" in request:
         return _resume(request, config, members)
-    run = record.new_run(request, config, members)
-    plan = record.preview(run, members)
+    run = new_run(request, config, members)
+    plan = preview(run, members)
     same = _find_same_run(run, request, config)
     if same:
         return _answer(same.run(), same, plan, members)
@@ -59,9 +66,9 @@ def _resume(request: dict[str, Any], config: Config, members: Members) -> dict[s
             f"Run {folder.id} has no checkpoint in {folder.file('checkpoints')}, so it cannot be resumed: "
             "start a new run."
         )
-    run = record.resumed_run(folder.run(), folder.environment(), request, config)
+    run = resumed_run(folder.run(), folder.environment(), request, config)
     script.check(run["script"])
-    plan = record.preview(run, members)
+    plan = preview(run, members)
     _check_not_busy(run, config, members)
     folder.check_free_space()
     try:
@@ -125,3 +132,106 @@ def _warnings(run: dict[str, Any], plan: plans.Plan, members: Members) -> list[s
     if machine.gpus(nvml.ANSWER_SECONDS) < sum(node.gpus for node in plan.nodes if node.name == hosts.MASTER):
         warnings.append("The master's GPUs do not answer: run `nvidia-smi -L` there.")
     return warnings
+
+
+def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[str, Any]:
+    """Return the record without the script and its code, which need the run's folder."""
+    run = with_defaults(request, members)
+    default_id = f"{run['framework']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    run["run_id"] = request.get("run_id") or default_id
+    run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
+    run["requirements"] = packages.checksum(packages.text_of(request))
+    run["data"] = find_data(run["data"], config, bool(run["own_copy"]))
+    run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
+    run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return run
+
+
+def resumed_run(
+    run: dict[str, Any], environment: dict[str, str], request: dict[str, Any], config: Config
+) -> dict[str, Any]:
+    """Return the record of an ended run with the values of a request that resumes it."""
+    resumed = {**run_request.DEFAULTS, **run, "environment": environment, **request}
+    if "requirements" in request or request.get("python"):
+        resumed["requirements"] = packages.checksum(packages.text_of(request))
+    if "data" in request:
+        resumed["own_copy"] = request.get("own_copy")
+    is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    python = request.get("python") or (run["python"] if is_own else None)
+    checked = {key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")}
+    run_request.require_consistent({**checked, "python": python, "requirements": resumed.get("requirements")})
+    resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
+    resumed["data"] = find_data(resumed["data"], config, bool(resumed["own_copy"]))
+    resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    return resumed
+
+
+def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
+    run = {**run_request.DEFAULTS, **request}
+    if "distribution" not in request:
+        run["distribution"] = _default_distribution(run, members)
+    if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:
+        run["nodes"] = 1
+    return run
+
+
+def _default_distribution(run: dict[str, Any], members: Members) -> str:
+    nodes = select(run["nodes"], members, {}).members
+    gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
+    return frameworks.default_distribution(run["framework"], len(nodes), gpus)
+
+
+def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the user's own Python, or that of the framework's environment with its package versions."""
+    if python:
+        if not os.access(python, os.X_OK) or not os.path.isfile(python):
+            raise UserError(f"python is {python}, and there is no such program on the master.")
+        return python, {}
+    environment = f"{paths.ENVIRONMENTS}/{framework}"
+    try:
+        with open(f"{environment}/{paths.MARKER}", encoding="utf-8") as file:
+            marker = json.load(file)
+    except FileNotFoundError:
+        raise UserError(
+            f"{framework} is not installed on the master: let train.yml install it, or set python to one of your own."
+        ) from None
+    return f"{environment}/bin/python", marker.get("versions", {})
+
+
+def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> str:
+    """Return the folder of a data set, or an empty string if none is requested.
+
+    A node that lacks its own copy makes it before an attempt.
+    """
+    if not data:
+        return ""
+    folder = paths.dataset(config.efs_mount, data)
+    if not is_own_copy and not os.path.isdir(folder):
+        raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
+    return folder
+
+
+def preview(run: dict[str, Any], members: Members) -> plans.Plan:
+    """Return what would be started now, by the member list alone."""
+    selected = select(run["nodes"], members, {}).members
+    nodes = [plans.Node(member.alias, member.private_ip, member.gpus) for member in selected]
+    plan = plans.make(run, nodes)
+    script.check_processes(run.get("script") or "", len(plan.of(plans.WORKER)))
+    return plan
+
+
+def plan_of_run(run_id: str, config: Config) -> plans.Plan:
+    """Return the plan of a run's last attempt, or a preview if it has none."""
+    folder = find_run(config, run_id)
+    attempts = folder.attempts()
+    if not attempts:
+        return preview(folder.run(), read_applied())
+    start = folder.read(f"attempts/{attempts - 1}/plan.json")
+    return plans.from_json((start or {})["plan"])
+
+
+def plan_of_request(request: Any, config: Config) -> plans.Plan:
+    request, members = run_request.validate(request), read_applied()
+    if "resume" in request:
+        return preview({**find_run(config, request["resume"]).run(), **request}, members)
+    return preview(with_defaults(request, members), members)

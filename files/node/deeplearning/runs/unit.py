@@ -23,9 +23,9 @@ from deeplearning.gpus import busy
 from deeplearning.runs import results, stall, units
 from deeplearning.runs.allocation import Allocator
 from deeplearning.runs.attempt import FAILED, FINISHED, HELD, LOST, STOPPED, Attempt, AttemptOutcome
+from deeplearning.runs.create import plan_of_run
 from deeplearning.runs.folder import RESULT, Folder, all_runs, check_folder_safety, find_run, runs_root, skip_unreadable
 from deeplearning.runs.mastership import Superseded, is_superseded
-from deeplearning.runs.record import plan_of_run
 from deeplearning.runs.run_log import RunLog
 from deeplearning.runs.survey import stop_leftovers
 
