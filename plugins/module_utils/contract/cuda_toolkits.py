@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +37,11 @@ def fitting(cuda: str) -> Toolkit | None:
     major, minor = numbers(cuda)[:2]
     of_major = [toolkit for toolkit in toolkits() if numbers(toolkit.version)[:1] == (major,)]
     return min(of_major, key=lambda toolkit: abs(numbers(toolkit.version)[1] - minor), default=None)
+
+
+def version_of(package: str, versions: Mapping[str, str]) -> str:
+    """Return the version of a package of NVIDIA's, whose name ends with CUDA's version, or does not; empty if none."""
+    return next((version for name, version in versions.items() if name.startswith(package)), "")
 
 
 def numbers(version: str) -> tuple[int, ...]:

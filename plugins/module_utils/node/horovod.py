@@ -158,10 +158,8 @@ def find_toolkit(versions: Mapping[str, str]) -> Toolkit:
 
 
 def _version_of(package: str, versions: Mapping[str, str]) -> str:
-    """Return the version of a package of NVIDIA's, whose name ends with CUDA's version, or does not."""
-    for name, version in versions.items():
-        if name.startswith(package):
-            return version
+    if version := cuda_toolkits.version_of(package, versions):
+        return version
     raise UserError(f"this machine has GPUs, and the framework's environment has no {package}, which Horovod needs.")
 
 

@@ -26,7 +26,6 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import packages, units
 from deeplearning.runs.folder import Folder, runs_root
-from deeplearning.runs.packages import PackageArchive
 
 from tests.unit.node.runs_kit import CONFIG, record
 
@@ -78,7 +77,7 @@ def python(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def run(
     tmp_path: Path, wheels: Path, python: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[packages.Packages, PackageArchive, Folder]]:
+) -> Callable[[str], tuple[packages.Packages, str, Folder]]:
     """Return a function that returns what is to be installed for a run with these requirements."""
     monkeypatch.setattr(paths, "PACKAGES", str(tmp_path / "packages"))
     ours = replace(RECORDS["pytorch"], package=FRAMEWORK, imports=(FRAMEWORK, "base"))
@@ -90,16 +89,16 @@ def run(
         "run.json", record("pytorch", "ddp", python=python) | {"run_id": "r1", "requirements": "0", "asked_at": "now"}
     )
 
-    def of(requirements: str) -> tuple[packages.Packages, PackageArchive, Folder]:
+    def of(requirements: str) -> tuple[packages.Packages, str, Folder]:
         text = f"--no-index\n--find-links {wheels}\n{requirements}\n"
         Path(folder.file(packages.FILE)).write_text(text)
         made = packages.of_run(folder, "pytorch", python)
-        return made, PackageArchive(str(tmp_path / "archive"), made.digest), folder
+        return made, str(tmp_path / "archive" / f"{made.digest}.tar"), folder
 
     return of
 
 
-Run = Callable[[str], tuple[packages.Packages, PackageArchive, Folder]]
+Run = Callable[[str], tuple[packages.Packages, str, Folder]]
 
 
 def seen(python: str, folder: str, *modules: str) -> list[str]:
@@ -202,10 +201,10 @@ def test_another_node_unpacks_what_the_first_has_built(run: Run, python: str, mo
     packages.install(made, archive, folder)
     os.rename(made.folder, f"{made.folder}.first")
     monkeypatch.setattr(packages, "Builder", None)
-    os.utime(archive.path, (0, 0))
+    os.utime(archive, (0, 0))
     packages.install(made, archive, folder)
     assert seen(python, made.folder, "vision") == ["1.0"]
-    assert min(os.stat(path).st_mtime for path in (made.folder, archive.path)) > time.time() - 600
+    assert min(os.stat(path).st_mtime for path in (made.folder, archive)) > time.time() - 600
 
 
 def test_nodes_that_begin_together_build_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +234,7 @@ def test_what_contradicts_the_environment_is_named_with_both_sides(run: Run, req
     with pytest.raises(UserError, match=problem) as refused:
         packages.install(made, archive, folder)
     assert "\n" not in str(refused.value)
-    assert os.listdir(paths.PACKAGES) == [f".lock-{made.digest}"] and not os.path.exists(archive.path)
+    assert os.listdir(paths.PACKAGES) == [f".lock-{made.digest}"] and not os.path.exists(archive)
 
 
 @pytest.fixture

@@ -247,8 +247,7 @@ def runs_without_result(config: Config) -> Iterator[Folder]:
     """Yield the folders of runs that have not ended. They may be unreadable."""
     for folder in _folders(config):
         with contextlib.suppress(OSError):
-            # The names are listed: see _folders.
-            if RESULT not in _names(folder.path):
+            if not is_listed(folder.file(RESULT)):
                 yield folder
 
 
@@ -296,11 +295,14 @@ def newest_runs(config: Config, count: int) -> list[Folder]:
 
 def _folders(config: Config) -> list[Folder]:
     root = runs_root(config)
-    # NFS remembers for half a minute that a name was missing: list names, instead of looking one up.
-    for folder in (os.path.dirname(root), root):
-        if os.path.basename(folder) not in _names(os.path.dirname(folder)):
-            return []
+    if not is_listed(os.path.dirname(root)) or not is_listed(root):
+        return []
     return [Folder(f"{root}/{name}") for name in _names(root) if re.fullmatch(RUN_ID, name)]
+
+
+def is_listed(path: str) -> bool:
+    """Return whether a path exists. NFS remembers for half a minute that a name was missing, but not what it lists."""
+    return os.path.basename(path) in _names(os.path.dirname(path))
 
 
 def _names(folder: str) -> list[str]:

@@ -34,7 +34,7 @@ from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.contract.run_request import MOST_REQUIREMENTS
 from deeplearning.identity import as_root, become
 from deeplearning.runs import units
-from deeplearning.runs.folder import MALFORMED, Folder, runs_root, runs_without_result, uses_our_environment
+from deeplearning.runs.folder import MALFORMED, Folder, is_listed, runs_root, runs_without_result, uses_our_environment
 from deeplearning.runs.gpu_proofs import start_of
 
 FILE = "requirements.txt"
@@ -133,11 +133,8 @@ def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
 
 
 def problem_of(run: dict[str, Any], folder: Folder) -> str:
-    """Return why a node could not install them for this start of the run; empty if none has failed.
-
-    NFS remembers for half a minute that a name was missing: the folder is listed.
-    """
-    failed = (folder.read(PROBLEM) or {}) if PROBLEM in os.listdir(folder.path) else {}
+    """Return why a node could not install them for this start of the run; empty if none has failed."""
+    failed = (folder.read(PROBLEM) or {}) if is_listed(folder.file(PROBLEM)) else {}
     return str(failed["problem"]) if failed.get("run") == start_of(run) else ""
 
 
@@ -149,16 +146,16 @@ def main(argv: list[str]) -> int:
     folder = Folder(argv[0])
     run = folder.run()
     packages = of_run(folder, run["framework"], run["python"])
-    archive = PackageArchive(f"{runs_root(config)}/.packages", packages.digest)
+    archives = f"{runs_root(config)}/.packages"
     try:
-        install(packages, archive, folder)
+        install(packages, f"{archives}/{packages.digest}.tar", folder)
     except (UserError, OSError) as error:
         print(error, file=sys.stderr)
         # The next survey reads it. A unit that has failed would be the problem of the next start, too.
         folder.write(PROBLEM, {"run": start_of(run), "problem": f"{error} ({socket.gethostname()})"})
         return 0
     try:
-        remove_old(archive.root, {packages.digest, *needed_digests(config)})
+        remove_old(archives, {packages.digest, *needed_digests(config)})
     except (UserError, OSError, *MALFORMED) as error:
         print(f"packages of earlier runs were not removed: {error}", file=sys.stderr)
     return 0
@@ -170,32 +167,8 @@ def create_root(user: str) -> None:
         raise UserError(f"{paths.PACKAGES} cannot be created: {programs.last_line(done.stderr)}")
 
 
-@dataclass(frozen=True)
-class PackageArchive:
-    """The archive of some packages on the shared file system."""
-
-    root: str
-    digest: str
-
-    @property
-    def path(self) -> str:
-        return f"{self.root}/{self.digest}.tar"
-
-    def exists(self) -> bool:
-        """NFS remembers for half a minute that a name was missing: the folder is listed."""
-        return os.path.isdir(self.root) and os.path.basename(self.path) in os.listdir(self.root)
-
-    @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Let one node build, and others wait. The lock ends with its process, also when the node is lost."""
-        safe_paths.own_folder(self.root, mode=0o700)
-        with open(safe_paths.own_file(f"{self.root}/{self.digest}.lock", 0o600), "r+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-
-def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
-    """Unpack the archive on this node's disk. Build it before, if no node has."""
+def install(packages: Packages, archive: str, folder: Folder) -> None:
+    """Unpack the archive, of the shared file system, on this node's disk. Build it before, if no node has."""
     # A run that was stopped may have left a process that builds.
     with open(f"{paths.PACKAGES}/.lock-{packages.digest}", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -204,20 +177,20 @@ def install(packages: Packages, archive: PackageArchive, folder: Folder) -> None
         # What a process that was killed has left takes room, and stands in nothing's way.
         for left in Path(paths.PACKAGES).glob(f".{packages.digest}.*"):
             shutil.rmtree(left, ignore_errors=True)
-        if not archive.exists():
+        if not is_listed(archive):
             build_for_all(packages, archive, folder)
         with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
             new = f"{temporary}/new"
             os.mkdir(new)
-            unpacked = programs.run("tar", "-xf", archive.path, "--no-same-owner", "-C", new)
+            unpacked = programs.run("tar", "-xf", archive, "--no-same-owner", "-C", new)
             if unpacked.returncode:
-                raise UserError(f"{archive.path} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+                raise UserError(f"{archive} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
             # tar has set the time of the build.
             os.utime(new)
             os.rename(new, packages.folder)
         # An archive without it is removed sooner, and built again.
         with contextlib.suppress(OSError):
-            os.utime(archive.path)
+            os.utime(archive)
 
 
 def needed_digests(config: Config) -> Iterator[str]:
@@ -248,14 +221,18 @@ def digest_paths(root: str, ending: str, needed: Collection[str]) -> list[Path]:
     return sorted(others, key=lambda path: path.lstat().st_mtime)
 
 
-def build_for_all(packages: Packages, archive: PackageArchive, folder: Folder) -> None:
-    with archive.exclusive():
+def build_for_all(packages: Packages, archive: str, folder: Folder) -> None:
+    """Let one node build, and others wait. The lock ends with its process, also when the node is lost."""
+    root = os.path.dirname(archive)
+    safe_paths.own_folder(root, mode=0o700)
+    with open(safe_paths.own_file(f"{root}/{packages.digest}.lock", 0o600), "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         # Another node has built it meanwhile, or could not.
         if problem := problem_of(folder.run(), folder):
             raise UserError(problem)
-        if not archive.exists():
+        if not is_listed(archive):
             with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
-                Builder(packages, temporary, folder).build(archive.path)
+                Builder(packages, temporary, folder).build(archive)
 
 
 class Builder:
@@ -442,7 +419,7 @@ def toolkit_variables(versions: Mapping[str, str], environment: Mapping[str, str
 
     Another one that the run's `env` names wins. Empty if the environment is without CUDA, or no toolkit fits.
     """
-    cuda = next((version for name, version in versions.items() if name.startswith(cuda_toolkits.RUNTIME)), "")
+    cuda = cuda_toolkits.version_of(cuda_toolkits.RUNTIME, versions)
     toolkit = cuda_toolkits.fitting(cuda) if cuda else None
     home = environment.get("CUDA_HOME") or (str(toolkit.folder) if toolkit else "")
     return {"CUDA_HOME": home, "PATH": f"{home}/bin:{environment.get('PATH', os.defpath)}"} if home else {}
