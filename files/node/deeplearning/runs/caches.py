@@ -38,15 +38,7 @@ def variables(folder: str, start: Mapping[str, Any], gpus: int) -> dict[str, str
         # The driver keeps what it compiles for a GPU that a framework has no kernels for, which may take half an hour.
         # By default it keeps 1 GiB.
         result |= {"CUDA_CACHE_PATH": f"{folder}/cuda", "CUDA_CACHE_MAXSIZE": str(CUDA_BYTES)}
-    if not _is_compiled(start):
+    # The collection's Python was compiled when it was installed. With a prefix, each node would compile it again.
+    if start["folder"] != paths.TRAINERS or not start["python"].startswith(f"{paths.ENVIRONMENTS}/"):
         result["PYTHONPYCACHEPREFIX"] = f"{folder}/python"
     return result
-
-
-def _is_compiled(start: Mapping[str, Any]) -> bool:
-    """Return True if all of a run's Python is the collection's, which was compiled when it was installed.
-
-    With a prefix, Python would compile that again on each node.
-    """
-    is_our_python = start["python"].startswith(f"{paths.ENVIRONMENTS}/")
-    return bool(is_our_python and start["folder"] == paths.TRAINERS)

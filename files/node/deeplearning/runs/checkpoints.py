@@ -64,17 +64,13 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 def _is_complete(entry: os.DirEntry[str], content: Sequence[str] | None) -> bool:
     """`content`: the names in a folder; None for what is no folder."""
     if content is None:
-        return not _is_pointer(entry)
+        return entry.name not in POINTERS or not entry.is_file(follow_symlinks=False)
     if any(name.endswith(SHARD) for name in content):
         return METADATA in content
     if _STEP.fullmatch(entry.name):
         return any(name in content for name in STEP_ENDS)
     # A folder of any format begins empty.
     return bool(content)
-
-
-def _is_pointer(entry: os.DirEntry[str]) -> bool:
-    return entry.name in POINTERS and entry.is_file(follow_symlinks=False)
 
 
 def _pointed(folder: str) -> set[str]:

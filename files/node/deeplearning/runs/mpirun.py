@@ -61,6 +61,8 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
     program = shutil.which("mpirun", path=os.pathsep.join(open_mpi.FOLDERS))
     if program is None:
         raise UserError("This machine has no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin).")
+    # A path tells mpirun where it is on other nodes, too. The system's would take /usr as a prefix for libraries.
+    is_systems = os.path.dirname(program) == open_mpi.SYSTEM_FOLDER
     options = (f"--uid={config.user}", *UNIT_OPTIONS)
     networks = member_networks(plan, config.vpc_cidrs)
     daemons = str(max(MOST_AT_ONCE, len(plan.nodes)))
@@ -77,17 +79,12 @@ def command(plan: Plan, run_id: str, attempt: int, config: Config, files: str) -
     mca = [word for name, value in settings.items() if value for word in ("--mca", name, value)]
     return [
         *as_root("systemd-run", f"--unit={attempt_unit(run_id, attempt)}", *options, "--"),
-        *_program_words(program),
+        *(["/usr/bin/env", "mpirun"] if is_systems else [program]),
         *("--hostfile", f"{files}/hostfile", "-np", str(len(plan.processes)), "--map-by", "slot", "--bind-to", "none"),
         *("--tag-output", "--merge-stderr-to-stdout", "--leave-session-attached"),
         *mca,
         *(paths.PROGRAM, "run", "exec", f"{files}/plan.json"),
     ]
-
-
-def _program_words(program: str) -> Sequence[str]:
-    """A path tells mpirun where it is on other nodes, too. The system's would take /usr as a prefix for libraries."""
-    return ["/usr/bin/env", "mpirun"] if os.path.dirname(program) == open_mpi.SYSTEM_FOLDER else [program]
 
 
 def member_networks(plan: Plan, ranges: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ but the kernel reports that.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -58,7 +59,8 @@ class Stacks:
         self._file.truncate(0)
         for pid in _processes(session):
             if self._is_registered(pid):
-                _send(pid)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, SIGNAL)
 
     @property
     def is_due(self) -> bool:
@@ -110,13 +112,6 @@ def _caught(pid: int) -> int:
     """Return the signals that a process has handlers for, as bits."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         return next((int(line.split()[1], 16) for line in file if line.startswith("SigCgt:")), 0)
-
-
-def _send(pid: int) -> None:
-    try:
-        os.kill(pid, SIGNAL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def _processes(session: int) -> Iterator[int]:

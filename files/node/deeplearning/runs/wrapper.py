@@ -117,13 +117,10 @@ def packages_of(start: dict[str, Any], plan: plans.Plan) -> str:
     return packages.of_run(Folder(start["run_dir"]), plan.framework, start["python"]).folder
 
 
-def is_open_mpi_5() -> bool:
-    return os.environ.get("PMIX_NAMESPACE", "").startswith("prterun")
-
-
 def output() -> IO[str]:
     """Return standard error under Open MPI 5, which merges both: standard output is a terminal, and joins writes."""
-    return sys.stderr if is_open_mpi_5() else sys.stdout
+    is_open_mpi_5 = os.environ.get("PMIX_NAMESPACE", "").startswith("prterun")
+    return sys.stderr if is_open_mpi_5 else sys.stdout
 
 
 def report(**message: Any) -> None:
@@ -159,26 +156,21 @@ class Child:
         environment = {**environment, **self._stacks.variables(environment)}
         self._output, output = os.pipe()
         with os.fdopen(output, "wb") as sink:
-            self._child = self._start(command, environment, folder, sink)
+            self._child = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+                preexec_fn=ended_with_parent(signal.SIGKILL),  # nothing else runs in this process yet
+            )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGUSR1, self._request_stacks)
         signal.signal(signal.SIGUSR2, self._end)
         report(pid=self._child.pid)
-
-    def _start(
-        self, command: list[str], environment: dict[str, str], folder: str, sink: IO[bytes]
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-            preexec_fn=ended_with_parent(signal.SIGKILL),  # nothing else runs in this process yet
-        )
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
