@@ -158,7 +158,7 @@ def attempt_of(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     words = [sys.executable, "-c", STAND_IN, str(tmp_path / "pid")]
     monkeypatch.setattr(mpirun, "command", lambda *_unused: words)
     monkeypatch.setattr(attempts, "is_superseded", lambda config: False)
-    monkeypatch.setattr(attempt, "stop_leftovers", dict)
+    monkeypatch.setattr(attempts, "stop_leftovers", lambda *_unused: {})
 
     kill = ["xargs", "-a", str(tmp_path / "pid"), "kill"]
     monkeypatch.setattr(units, "stop_attempt", lambda run_id, attempt: subprocess.Popen(kill))

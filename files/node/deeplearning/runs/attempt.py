@@ -206,25 +206,23 @@ def _signal_name(exit_code: int | None) -> str | None:
         return None
 
 
+@dataclass
 class Attempt:
-    def __init__(
-        self,
-        number: int,
-        config: Config,
-        folder: Folder,
-        run: dict[str, Any],
-        allocation: Allocation,
-        run_log: RunLog,
-        stop_requested: Callable[[], bool],
-    ) -> None:
-        self.number, self.config, self.folder, self.record = number, config, folder, run
-        self.allocation, self.run_log, self.stop_requested = allocation, run_log, stop_requested
-        self.plan = plans.make(run, allocation.nodes)
-        self.processes = ProcessTable(self.plan, folder, number, run_log)
-        self.progress = MetricsReader(folder.path, len(self.plan.of(plans.WORKER)))
-        hourly = run_cost.hourly(run.get("prices") or {}, allocation.machines)
-        self._earlier_attempts = costs.earlier_attempts(folder)
-        self.stall = StallDetector(self.plan.processes, run_log, self._request_stacks, hourly)
+    number: int
+    config: Config
+    folder: Folder
+    record: dict[str, Any]
+    allocation: Allocation
+    run_log: RunLog
+    stop_requested: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self.plan = plans.make(self.record, self.allocation.nodes)
+        self.processes = ProcessTable(self.plan, self.folder, self.number, self.run_log)
+        self.progress = MetricsReader(self.folder.path, len(self.plan.of(plans.WORKER)))
+        hourly = run_cost.hourly(self.record.get("prices") or {}, self.allocation.machines)
+        self._earlier_attempts = costs.earlier_attempts(self.folder)
+        self.stall = StallDetector(self.plan.processes, self.run_log, self._request_stacks, hourly)
         self.state = AttemptState.STARTING
         self.superseded = False
         self._drain_until = 0.0
@@ -247,7 +245,8 @@ class Attempt:
             log.close()
         self.progress.close()
         self._check_mastership()
-        lost = self.stop_leftovers()
+        # What mpirun could not stop.
+        lost = stop_leftovers(self.allocation.boot_ids, self.allocation.master, self.folder.id)
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         self.stall.end()
@@ -399,10 +398,6 @@ class Attempt:
             log.discard()
         if self.state is not AttemptState.STOPPING:
             self.stop()
-
-    def stop_leftovers(self) -> dict[str, str]:
-        """Stop what mpirun could not stop. Return the lost nodes, each with the reason."""
-        return stop_leftovers(self.allocation.boot_ids, self.allocation.master, self.folder.id)
 
     def outcome(self, exit_code: int, lost: Mapping[str, str]) -> AttemptOutcome:
         """Judge the attempt. What comes first here counts: after a lost node, other processes fail as well."""

@@ -41,7 +41,7 @@ def prepare(config: Config, seconds_left: float | None, run_ids: Sequence[str]) 
     if to_stop:
         # Without a request in its folder, a run that is stopped is resumed later.
         _keep_stopped({*stopped, *to_stop})
-        units.begin_to_stop(*map(units.supervisor_unit, to_stop))
+        units.control("stop", *map(units.supervisor_unit, to_stop), options=["--no-block"])
     elif stopped and all(_seconds_left(each, seconds_left) > CHECKPOINT_SECONDS for each in _folders(config, stopped)):
         # The end was postponed after runs had been stopped. One that still saves is resumed after that.
         recover(config)

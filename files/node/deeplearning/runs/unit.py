@@ -121,7 +121,7 @@ class Unit:
             reserve=self._reserve,
             report=lambda reason: self.run_log.enter(waiting, f"{held}. {reason}" if held else reason),
             stop_requested=self.stop_requested,
-            trained=sum(duration(attempt) for attempt in self.attempts),
+            trained=sum(parse_time(attempt["ended"]) - parse_time(attempt["started"]) for attempt in self.attempts),
             most=nodes_of(self.attempts[0]) if self.attempts else None,
             held_out_of=nodes_of(self.attempts[-1]) if self.attempts and self.attempts[-1]["cause"] == HELD else 0,
             published=self._has_started_an_attempt,
@@ -214,10 +214,6 @@ def fewer_nodes(attempts: Sequence[dict[str, Any]]) -> str:
     """Return words about a run that went on with fewer nodes than it began with; empty for others."""
     first, last = (nodes_of(attempts[0]), nodes_of(attempts[-1])) if attempts else (0, 0)
     return f", on {last} of the {first} nodes that it began with" if last < first else ""
-
-
-def duration(attempt: dict[str, Any]) -> float:
-    return parse_time(attempt["ended"]) - parse_time(attempt["started"])
 
 
 def end_sentence(run_id: str, outcome: AttemptOutcome) -> str:

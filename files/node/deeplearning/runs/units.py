@@ -64,11 +64,6 @@ def control(verb: str, *units: str, options: Sequence[str] = ()) -> None:
         raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
 
 
-def begin_to_stop(*units: str) -> None:
-    """Stop units without waiting for their end."""
-    control("stop", *units, options=["--no-block"])
-
-
 def extend_stop(seconds: int) -> None:
     """Have systemd wait so much longer for the end of this unit, which it stops now: see sd_notify(3).
 
