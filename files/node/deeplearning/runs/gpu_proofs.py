@@ -61,15 +61,9 @@ def main(argv: list[str]) -> int:
     """Make a proof, and write what it has shown: `deeplearning run prove FOLDER PYTHON GPUS KEY`."""
     path, python, gpus, key = argv
     folder = Folder(path)
-    run, own = folder.run(), folder.environment()
-    node = gpu_proof.NodeGpus(
-        run["framework"],
-        python,
-        int(gpus),
-        driver=gpu_proof.driver_version(),
-        variables=own,
-        own_python=not _is_ours(python),
-    )
+    run, own, driver = folder.run(), folder.environment(), gpu_proof.driver_version()
+    is_own = not _is_ours(python)
+    node = gpu_proof.NodeGpus(run["framework"], python, int(gpus), driver, variables=own, own_python=is_own)
     # As the wrapper sets it for the run's processes.
     search = f"{os.path.dirname(python)}:{os.environ.get('PATH', os.defpath)}"
     answer = gpu_proof.prove(node, {**os.environ, "PATH": search, **own})

@@ -395,18 +395,15 @@ class Builder:
             except subprocess.TimeoutExpired:
                 code = None
             output.seek(0)
-            self.printed = self.without_secrets(output.read())
+            self.printed = output.read()
+        # The log and the reason can be read by all users of the cluster.
+        for secret in self.secrets:
+            self.printed = self.printed.replace(secret, "***")
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(self.printed)
         if code != 0:
             reason = reason_of(self.printed) if code else f"pip has not ended within {SECONDS / 60:g} minutes"
             raise UserError(f"{reason} (all of it: {self.log})")
-
-    def without_secrets(self, text: str) -> str:
-        """The log and the reason can be read by all users of the cluster."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
 
     def write(self, name: str, lines: Sequence[str]) -> str:
         path = f"{self.temporary}/{name}"

@@ -62,19 +62,16 @@ def install(folder: Folder, request: dict[str, Any]) -> tuple[str, dict[str, Any
     script = request.get("script") or example_trainer(request["framework"])
     code = folder.file(CODE)
     if "code" in request:
-        _move_into(code, request["code"], script)
+        incoming = request["code"]
+        if not os.path.isdir(incoming):
+            raise UserError(f"code is {incoming}, and there is no such folder on the master: send the script again.")
+        if not os.path.isfile(f"{incoming}/{script}"):
+            raise UserError(f"script is {script}, and the folder that was copied has no such file.")
+        os.rename(incoming, code)
         return f"{code}/{script}", {**hashed(code), **request.get("repository", {})}
     if not script.startswith("/"):
         raise UserError("script is no absolute path: train.yml sends scripts of other machines and of repositories.")
     return check(script), hashed(script)
-
-
-def _move_into(code: str, incoming: str, script: str) -> None:
-    if not os.path.isdir(incoming):
-        raise UserError(f"code is {incoming}, and there is no such folder on the master: send the script again.")
-    if not os.path.isfile(f"{incoming}/{script}"):
-        raise UserError(f"script is {script}, and the folder that was copied has no such file.")
-    os.rename(incoming, code)
 
 
 def hashed(path: str) -> dict[str, Any]:

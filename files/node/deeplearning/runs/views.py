@@ -138,7 +138,8 @@ def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, 
         for event in folder.events():
             if event["n"] <= after:
                 output.handle_event(event)
-        output.skip()
+        for _unused in output.new_lines():
+            pass
     missing_since = time.monotonic()
     while True:
         for event in folder.events(after):
@@ -189,10 +190,6 @@ class ProcessOutput:
         if event["event"] == "plan":
             processes = event["processes"][:MOST_PROCESSES]
             self._processes = [{key: process[key] for key in ("node", "role", "rank")} for process in processes]
-
-    def skip(self) -> None:
-        for _unused in self.new_lines():
-            pass
 
     def new_lines(self) -> Iterator[dict[str, Any]]:
         for process in self._processes:
