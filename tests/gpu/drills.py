@@ -13,7 +13,7 @@ from unittest import mock
 from deeplearning.contract.run_stall import STALLED
 from deeplearning.gpus import faults, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
-from deeplearning.runs import silence
+from deeplearning.runs import stall
 from deeplearning.runs.stacks import STATES
 
 from tests.gpu.launch import Launch
@@ -82,7 +82,7 @@ def freeze(launch: Launch) -> None:
 
 def short_limits() -> contextlib.AbstractContextManager[object]:
     """Let a run stall after seconds, and not after ten minutes."""
-    return mock.patch.multiple(silence, FIRST_SECONDS=0.0, QUIET_SECONDS=QUIET_SECONDS)
+    return mock.patch.multiple(stall, FIRST_SECONDS=0.0, QUIET_SECONDS=QUIET_SECONDS)
 
 
 def start_at_once(session: Session) -> str:

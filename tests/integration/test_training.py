@@ -132,7 +132,7 @@ def test_processes_save_before_a_run_is_stopped(runs: Runs) -> None:
     assert runs.left(run_id, NODES) == []
 
 
-LIMITS = "/opt/deeplearning/lib/deeplearning/runs/silence.py"
+LIMITS = "/opt/deeplearning/lib/deeplearning/runs/stall.py"
 SHORTER = "; ".join(
     f"s/^{name} = .*/{name} = {limit}/" for name, limit in (("QUIET_SECONDS", 8), ("FIRST_SECONDS", 60))
 )

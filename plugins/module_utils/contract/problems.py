@@ -160,7 +160,7 @@ STALL_COST = "Meanwhile its machines cost {cost}"
 RUN_STALLED = Problem(
     "run_stalled",
     "Run {subject} is stalled: {reason}. " + STALL_COST,
-    # files/node/deeplearning/runs/silence.py has the limits, which depend on the phase of a run.
+    # files/node/deeplearning/runs/stall.py has the limits, which depend on the phase of a run.
     "to end it: ansible-playbook deeplearning.aws.stop -e run_id={subject}",
 )
 RUN_FIGURES_MISSING = Problem(

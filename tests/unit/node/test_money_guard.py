@@ -18,7 +18,7 @@ from deeplearning.contract.run_request import DEFAULT_STOP_SECONDS
 from deeplearning.contract.scheduled_end import RECURS_SECONDS
 from deeplearning.contract.schema import format_time
 from deeplearning.members import load
-from deeplearning.runs import ending, silence, units
+from deeplearning.runs import ending, units
 from deeplearning.runs.folder import CHECKPOINT_REQUEST, Folder
 from deeplearning.upkeep import commands, money_guard
 
@@ -118,7 +118,7 @@ def test_an_idle_cluster_is_left_to_its_end(master: Master) -> None:
 
 
 STALLED_ON_2 = {"state": "stalled", "nodes": ["deeplearning-worker2"]}
-AGES = {"new": 60.0, "old": silence.WAITING_SECONDS + 60}
+AGES = {"new": 60.0, "old": money_guard.WAITING_SECONDS + 60}
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ import pytest
 from deeplearning.contract import run_stall
 from deeplearning.contract.schema import parse_time
 from deeplearning.runs import attempt as attempts
-from deeplearning.runs import silence, stacks, stall, units, variables
+from deeplearning.runs import stacks, stall, units, variables
 from deeplearning.runs.attempt import Attempt
 from deeplearning.runs.folder import Folder
-from deeplearning.runs.silence import EVALUATION_SECONDS, FIRST_SECONDS, QUIET_SECONDS, Silence
+from deeplearning.runs.stall import EVALUATION_SECONDS, FIRST_SECONDS, QUIET_SECONDS, Silence
 
 from tests.unit.node.runs_kit import send, started
 from tests.unit.node.wrappers_kit import three_processes
@@ -153,7 +153,7 @@ def test_a_master_that_was_frozen_calls_no_run_stalled() -> None:
     """Neither does one that a file system has kept waiting, or whose clock jumps."""
     watch = training(3)
     watch.pass_time(watch._now + 24 * 3600)
-    assert not watch.is_over and watch.seconds <= silence.TICK_SECONDS
+    assert not watch.is_over and watch.seconds <= stall.TICK_SECONDS
     watch.pass_time(watch._now - 24 * 3600)
     assert not watch.is_over
     assert after(watch, QUIET_SECONDS).is_over
@@ -553,9 +553,9 @@ def three(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     script = tmp_path / "train.py"
     script.write_text(TRAINS)
     monkeypatch.setattr(attempts, "TICK_SECONDS", 0.1)
-    monkeypatch.setattr(silence, "QUIET_SECONDS", 8.0)
-    monkeypatch.setattr(silence, "FIRST_SECONDS", 15.0)
-    monkeypatch.setattr(silence, "QUIET_STEPS", 1)
+    monkeypatch.setattr(stall, "QUIET_SECONDS", 8.0)
+    monkeypatch.setattr(stall, "FIRST_SECONDS", 15.0)
+    monkeypatch.setattr(stall, "QUIET_STEPS", 1)
     with three_processes(run, script, monkeypatch) as attempt:
         yield attempt
 

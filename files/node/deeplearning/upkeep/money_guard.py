@@ -33,12 +33,13 @@ from deeplearning.members import load
 from deeplearning.members.member_list import read_applied
 from deeplearning.runs import ending
 from deeplearning.runs.folder import Folder, reserved_nodes, runs_root
-from deeplearning.runs.silence import WAITING_SECONDS
 
 BUSY_LOAD = 0.5
 """From this load average on a node works: half a processor. Its own timers take less."""
 EFS_SECONDS = 10.0
 WAITING_STATES = ("waiting", "recovering")
+WAITING_SECONDS = 3600.0
+"""A run that has waited for nodes for longer is no work that postpones the idle end."""
 
 
 def check(config: Config, aws: AwsClient, runs: Sequence[str]) -> None:
