@@ -19,14 +19,7 @@ from deeplearning.identity import become
 from deeplearning.runs import plan as plans
 from deeplearning.runs import results, script, unit, units, views
 from deeplearning.runs.create import create, plan_of_request, plan_of_run
-from deeplearning.runs.folder import (
-    all_runs,
-    check_folder_safety,
-    expected_form,
-    find_run,
-    skip_unreadable,
-    unfinished_frameworks,
-)
+from deeplearning.runs.folder import check_folder_safety, expected_form, find_run, unfinished_frameworks
 
 MOUNT_POLL_SECONDS = 1.0
 
@@ -128,10 +121,7 @@ def _stop(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _list(arguments: argparse.Namespace, config: Config) -> None:
-    runs = []
-    for folder in all_runs(config):
-        with skip_unreadable(folder):
-            runs.append(views.overview(folder))
+    runs = views.overviews(config)
     print(json.dumps({"schema": 1, "runs": runs}) if arguments.json else views.overview_table(runs))
 
 

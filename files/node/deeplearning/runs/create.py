@@ -169,16 +169,12 @@ def resumed_run(
 def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
     run = {**run_request.DEFAULTS, **request}
     if "distribution" not in request:
-        run["distribution"] = _default_distribution(run, members)
+        nodes = select(run["nodes"], members, {}).members
+        gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
+        run["distribution"] = frameworks.default_distribution(run["framework"], len(nodes), gpus)
     if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:
         run["nodes"] = 1
     return run
-
-
-def _default_distribution(run: dict[str, Any], members: Members) -> str:
-    nodes = select(run["nodes"], members, {}).members
-    gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
-    return frameworks.default_distribution(run["framework"], len(nodes), gpus)
 
 
 def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from deeplearning import safe_files, safe_paths
@@ -65,10 +66,9 @@ class Folder:
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return None if there is no such file. Training code can write in the folder, and root reads from it too."""
+        read = partial(safe_files.read, self.file(name))
         try:
-            record = (
-                atomic_file.retry_while_replaced(lambda: self._load(name)) if name in REPLACED else self._load(name)
-            )
+            record = json.loads(atomic_file.retry_while_replaced(read) if name in REPLACED else read())
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
@@ -76,9 +76,6 @@ class Folder:
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             raise UserError(f"{self.file(name)} has another schema than {SCHEMA}: start a new run with this version.")
         return record
-
-    def _load(self, name: str) -> Any:
-        return json.loads(safe_files.read(self.file(name)))
 
     def write(self, name: str, record: dict[str, Any], mode: int = 0o644) -> None:
         text = json.dumps({"schema": SCHEMA, **record}, indent=1)
@@ -109,10 +106,7 @@ class Folder:
         return environment
 
     def attempts(self) -> int:
-        try:
-            return sum(name.isdigit() for name in os.listdir(self.file("attempts")))
-        except FileNotFoundError:
-            return 0
+        return sum(name.isdigit() for name in _names(self.file("attempts")))
 
     def checkpoints(self) -> list[str]:
         """Return the names of complete checkpoints, oldest first."""
@@ -172,21 +166,17 @@ def create_folder(run_id: str, runs_dir: str | None, config: Config) -> Folder:
         for name in SUBFOLDERS:
             os.mkdir(f"{path}/{name}")
     except FileExistsError:
-        raise _name_conflict(Folder(usual_path), path) from None
+        if Folder(usual_path).exists():
+            problem = f"There is a run {run_id} already: set another run_id, or resume it. Example: -e resume={run_id}"
+        else:
+            problem = (
+                f"{path} exists without a run.json: a run of this id is being created, or its creation was "
+                f"interrupted. Set another run_id, or remove the folder. Example: rm -r {path}"
+            )
+        raise UserError(problem) from None
     except OSError as error:
         raise _creation_error(path, error) from None
     return Folder(usual_path)
-
-
-def _name_conflict(folder: Folder, path: str) -> UserError:
-    if folder.exists():
-        return UserError(
-            f"There is a run {folder.id} already: set another run_id, or resume it. Example: -e resume={folder.id}"
-        )
-    return UserError(
-        f"{path} exists without a run.json: a run of this id is being created, or its creation was interrupted. Set "
-        f"another run_id, or remove the folder. Example: rm -r {path}"
-    )
 
 
 def _creation_error(path: str, error: OSError) -> UserError:

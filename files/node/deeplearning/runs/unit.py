@@ -66,7 +66,8 @@ class Unit:
                 self._end(outcome)
                 return
             self.run_log.state["held"] = dict(outcome.held)
-            lost = held_sentence(outcome.held) if outcome.held else lost_words(outcome.lost)
+            reasons = "; ".join(f"{node}: {reason}" for node, reason in outcome.lost.items())
+            lost = held_sentence(outcome.held) or f"lost {reasons}"
             restarts = sum(attempt["cause"] in (LOST, HELD) for attempt in self.attempts)
             if restarts > self.run["max_restarts"]:
                 sentence = f"{lost}. It was started again {self.run['max_restarts']} times, which is max_restarts"
@@ -165,8 +166,10 @@ class Unit:
             "stalled_seconds": self.run_log.state.get("stalled_seconds", 0),
             "sentence": end_sentence(self.folder.id, outcome) + fewer_nodes(self.attempts),
         }
-        if self._write_result(result):
-            self._remove_environment()
+        # The environment may hold secrets. Only a run with a checkpoint can be resumed and needs it for that.
+        if self._write_result(result) and not self.folder.checkpoints():
+            with self.run_log.reported_write_errors():
+                atomic_file.remove(self.folder.file("environment.json"))
         self.run_log.state.update(nodes=[], state=outcome.cause, reason=outcome.reason)
         self.run_log.save()
         keys = ("state", "exit_code", "first_failure", "sentence")
@@ -185,17 +188,6 @@ class Unit:
                 time.sleep(1)
         print(f"the result could not be written: {result['sentence']}", file=sys.stderr)
         return False
-
-    def _remove_environment(self) -> None:
-        """It may hold secrets. Only a run with a checkpoint can be resumed and needs it for that."""
-        if self.folder.checkpoints():
-            return
-        with self.run_log.reported_write_errors():
-            atomic_file.remove(self.folder.file("environment.json"))
-
-
-def lost_words(lost: Mapping[str, str]) -> str:
-    return "lost " + "; ".join(f"{node}: {reason}" for node, reason in lost.items())
 
 
 def held_sentence(held: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from deeplearning.contract.run_stall import STALLED
 from deeplearning.contract.schema import format_time
 from deeplearning.contract.tables import text_table
 from deeplearning.runs import costs, units
-from deeplearning.runs.folder import Folder, find_run
+from deeplearning.runs.folder import Folder, all_runs, find_run, skip_unreadable
 
 POLL_SECONDS = 0.5
 VANISHED_SECONDS = 3.0
@@ -63,6 +63,15 @@ def overview(folder: Folder) -> dict[str, Any]:
         "stall": run_stall.find(state) if name == STALLED else None,
         "stalled_seconds": state.get("stalled_seconds", 0),
     }
+
+
+def overviews(config: Config) -> list[dict[str, Any]]:
+    """Return what lists show of all runs that can be read."""
+    runs = []
+    for folder in all_runs(config):
+        with skip_unreadable(folder):
+            runs.append(overview(folder))
+    return runs
 
 
 def overview_table(runs: list[dict[str, Any]]) -> str:
