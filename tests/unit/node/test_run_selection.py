@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
-from deeplearning.members.member_list import Members, unsettled
-from deeplearning.runs.allocation import Selection, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.members.member_list import Member, Members, unsettled
+from deeplearning.runs.allocation import MustWait, Situation, SurveyVerdict, has_enough, judge_surveys, select
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
 
 from tests.unit.node.runs_kit import member, members
 
 
-def ranks(selection: Selection) -> list[int]:
-    return [member.rank for member in selection.members]
+def ranks(selected: list[Member]) -> list[int]:
+    return [member.rank for member in selected]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +37,8 @@ def test_a_run_gets_free_nodes_by_rank(nodes: Any, used: set[str], expected: lis
 @pytest.mark.parametrize("situation", [Situation.FIRST_START, Situation.AFTER_LOSS])
 @pytest.mark.parametrize("nodes", [None, 3, ["deeplearning-worker1"]])
 def test_nodes_of_another_run_are_waited_for(nodes: Any, situation: Situation) -> None:
-    selection = select(nodes, members(3), {"deeplearning-worker1": "other"}, situation)
-    assert not selection.members
-    assert selection.blocked_reason == "Needed nodes are in use: deeplearning-worker1 (run other)"
+    with pytest.raises(MustWait, match=r"^Needed nodes are in use: deeplearning-worker1 \(run other\)$"):
+        select(nodes, members(3), {"deeplearning-worker1": "other"}, situation)
 
 
 def test_nodes_of_another_run_are_refused_on_request() -> None:
@@ -72,7 +72,8 @@ def test_after_a_loss_a_run_continues_on_the_remaining_nodes(nodes: Any, left: i
 def test_after_a_loss_no_more_nodes_are_selected_than_before(
     situation: Situation, most: int, expected: list[int]
 ) -> None:
-    assert ranks(select(None, members(3), {"deeplearning-worker2": "other"}, situation, most)) == expected
+    with contextlib.nullcontext() if expected else pytest.raises(MustWait):
+        assert ranks(select(None, members(3), {"deeplearning-worker2": "other"}, situation, most)) == expected
     # What was requested by number or name stays so.
     assert ranks(select(1, members(3), {}, Situation.AFTER_LOSS, most)) == [1]
 
@@ -116,12 +117,11 @@ W = [f"deeplearning-worker{rank}" for rank in range(5)]
 def test_after_a_hold_a_run_waits_rather_than_to_continue_on_fewer_nodes_than_it_allows(
     nodes: Any, last: int, held: set[str], expected: list[int] | int
 ) -> None:
-    selection = select(nodes, members(4), {}, HOLD, 4, last, held)
     if isinstance(expected, int):
-        assert not selection.members and selection.missing == expected
-        assert selection.blocked_reason == f"{expected} more node must be ready"
+        with pytest.raises(MustWait, match=f"^{expected} more node must be ready$"):
+            select(nodes, members(4), {}, HOLD, 4, last, held)
     else:
-        assert ranks(selection) == expected
+        assert ranks(select(nodes, members(4), {}, HOLD, 4, last, held)) == expected
 
 
 def test_a_range_is_the_fewest_and_the_most_nodes_of_a_run() -> None:
@@ -129,11 +129,13 @@ def test_a_range_is_the_fewest_and_the_most_nodes_of_a_run() -> None:
     assert ranks(select("2-8", members(4), {})) == [1, 2, 3, 4]
     # It does not wait for more than it needs.
     assert ranks(select("2-4", members(4), {W[2]: "other"})) == [1, 3, 4]
-    assert select("4-8", members(4), {W[2]: "other"}).in_use == {W[2]: "other"}
+    with pytest.raises(MustWait, match=rf"^Needed nodes are in use: {W[2]} \(run other\)$"):
+        select("4-8", members(4), {W[2]: "other"})
     with pytest.raises(UserError, match="nodes is 5-8, and only 4 of the members can train"):
         select("5-8", members(4), {})
     assert ranks(select("2-4", members(3), {}, Situation.AFTER_LOSS)) == [1, 2, 3]
-    assert select("4-8", members(3), {}, Situation.AFTER_LOSS).missing == 1
+    with pytest.raises(MustWait, match="^1 more node must be ready$"):
+        select("4-8", members(3), {}, Situation.AFTER_LOSS)
     assert has_enough("3-4", members(4)) and not has_enough("3-5", members(4))
 
 

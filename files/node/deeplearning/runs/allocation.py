@@ -57,21 +57,8 @@ class Situation(Enum):
     """Like FIRST_START, but the run does not wait: nodes in use are an error."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    members: tuple[Member, ...]
-    """By rank; empty while too few nodes are free."""
-    in_use: Mapping[str, str] = field(default_factory=dict)
-    """The nodes that block the selection, and the runs that use them."""
-    missing: int = 0
-    """How many nodes are missing, after a loss or a hold."""
-
-    @property
-    def blocked_reason(self) -> str:
-        if self.missing:
-            return f"{self.missing} more {'node' if self.missing == 1 else 'nodes'} must be ready"
-        taken = ", ".join(f"{node} (run {run_id})" for node, run_id in self.in_use.items())
-        return f"Needed nodes are in use: {taken}"
+class MustWait(Exception):
+    """Too few nodes are free or ready, which the text says."""
 
 
 class SurveyVerdict(Enum):
@@ -114,8 +101,8 @@ def select(
     most: int | None = None,
     last: int = 1,
     held: Collection[str] = (),
-) -> Selection:
-    """Select members by rank, free ones first. `in_use` maps nodes to the runs that use them.
+) -> list[Member]:
+    """Select members by rank, free ones first. `in_use` maps nodes to the runs that use them. Raise MustWait.
 
     After a loss a run that all nodes were requested for gets at most `most`, with which it began. On more, which
     were added meanwhile, its batch would be a larger one. `last`: the number of nodes of its last attempt.
@@ -127,7 +114,7 @@ def select(
         request = most if request is None else _remaining(request, members, may_be_none=bool(least))
         missing = least - len(candidates(request, members, held))
         if missing > 0:
-            return Selection((), missing=missing)
+            raise MustWait(f"{missing} more {'node' if missing == 1 else 'nodes'} must be ready")
     available = candidates(request, members, held)
     count = most_nodes(request) or max(1, len(available))
     enough = numbers[0] if numbers else count
@@ -137,11 +124,12 @@ def select(
     count = min(count, len(available))
     free = [member for member in available if member.alias not in in_use]
     if len(free) >= min(enough, count):
-        return Selection(tuple(free[:count]))
-    blocked = Selection((), {member.alias: in_use[member.alias] for member in available if member.alias in in_use})
+        return free[:count]
+    taken = [f"{member.alias} (run {in_use[member.alias]})" for member in available if member.alias in in_use]
+    reason = f"Needed nodes are in use: {', '.join(taken)}"
     if situation is Situation.REFUSE_BUSY:
-        raise UserError(f"{blocked.blocked_reason}: stop that run, or let this one wait. Example: -e on_busy=wait.")
-    return blocked
+        raise UserError(f"{reason}: stop that run, or let this one wait. Example: -e on_busy=wait.")
+    raise MustWait(reason)
 
 
 def _remaining(request: NodeRequest, members: Members, may_be_none: bool) -> NodeRequest:
@@ -277,29 +265,29 @@ class Allocator:
         if not settled and not (self.first and has_enough(self.run["nodes"], members)):
             self.report("; ".join(reasons))
             return None
-        selection = self._select(members)
-        if not selection.members:
+        try:
+            selected = self._select(members)
+        except MustWait as reason:
             self.since = time.monotonic()
-            self.report(" ".join([*self.held.values(), f"{selection.blocked_reason}."]))
+            self.report(" ".join([*self.held.values(), f"{reason}."]))
             if self.held:
                 # They are asked again.
                 self.held.clear()
                 time.sleep(HELD_PAUSE_SECONDS)
             return None
-        return self._survey(members, selection.members)
+        return self._survey(members, selected)
 
-    def _select(self, members: Members) -> Selection:
+    def _select(self, members: Members) -> list[Member]:
         """Select nodes, and reserve them before another run selects its own."""
         situation, last = self.situation, self.held_out_of
         with selection_lock(self.config):
             in_use = nodes_in_use(self.config, self.folder.id)
             try:
-                selection = select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
+                selected = select(self.run["nodes"], members, in_use, situation, self.most, last, self.held)
             except UserError as error:
                 raise UserError(" ".join([*self.held.values(), str(error)])) from None
-            if selection.members:
-                self.reserve([member.alias for member in selection.members])
-        return selection
+            self.reserve([member.alias for member in selected])
+        return selected
 
     def _survey(self, members: Members, selected: Sequence[Member]) -> Allocation | None:
         ports = self._port_count(selected)

@@ -169,7 +169,7 @@ def resumed_run(
 def with_defaults(request: dict[str, Any], members: Members) -> dict[str, Any]:
     run = {**run_request.DEFAULTS, **request}
     if "distribution" not in request:
-        nodes = select(run["nodes"], members, {}).members
+        nodes = select(run["nodes"], members, {})
         gpus = 0 if run["processor"] else max((node.gpus for node in nodes), default=0)
         run["distribution"] = frameworks.default_distribution(run["framework"], len(nodes), gpus)
     if run["nodes"] is None and run["distribution"] in frameworks.ON_ONE_NODE:
@@ -209,7 +209,7 @@ def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> st
 
 def preview(run: dict[str, Any], members: Members) -> plans.Plan:
     """Return what would be started now, by the member list alone."""
-    selected = select(run["nodes"], members, {}).members
+    selected = select(run["nodes"], members, {})
     nodes = [plans.Node(member.alias, member.private_ip, member.gpus) for member in selected]
     plan = plans.make(run, nodes)
     script.check_processes(run.get("script") or "", len(plan.of(plans.WORKER)))
