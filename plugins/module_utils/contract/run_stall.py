@@ -33,14 +33,9 @@ FIELDS = {
 }
 
 
-def validate(value: Any) -> dict[str, Any]:
-    """Return the stall. Raise UserError if it is malformed."""
-    return schema.validate_part(value, FIELDS, "the stall of a run")
-
-
 def find(state: Any) -> dict[str, Any] | None:
     """Return the stall in a run's state, or None if there is none or it is malformed."""
     try:
-        return validate(state["stall"])
+        return schema.validate_part(state["stall"], FIELDS, "the stall of a run")
     except (UserError, KeyError, TypeError):
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deeplearning.contract.errors import UserError
 from deeplearning.members.member_list import Member, Members, unsettled
-from deeplearning.runs.allocation import MustWait, Situation, SurveyVerdict, has_enough, judge_surveys, select
+from deeplearning.runs.allocation import MustWait, Situation, has_enough, select, usable_nodes
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
 
@@ -159,7 +159,17 @@ SILENT = NodeSurvey(member(3), problem="it does not answer")
 FIRST, LATER = Situation.FIRST_START, Situation.AFTER_LOSS
 
 
-START, WAIT, FAIL = SurveyVerdict.START, SurveyVerdict.WAIT, SurveyVerdict.FAIL
+START, WAIT, FAIL = None, MustWait, UserError
+
+
+def judged(surveys: list[NodeSurvey], situation: Situation, may_wait: bool, least: int = 0) -> type[Exception] | None:
+    """Return what keeps a run from its start."""
+    try:
+        usable = usable_nodes(surveys, situation, may_wait, least)
+    except (MustWait, UserError) as error:
+        return type(error)
+    assert usable == [survey for survey in surveys if not survey.problem]
+    return None
 
 
 @pytest.mark.parametrize(
@@ -182,14 +192,14 @@ START, WAIT, FAIL = SurveyVerdict.START, SurveyVerdict.WAIT, SurveyVerdict.FAIL
     ],
 )
 def test_surveys_decide_whether_a_run_starts(
-    surveys: list[NodeSurvey], situation: Situation, may_wait: bool, verdict: SurveyVerdict
+    surveys: list[NodeSurvey], situation: Situation, may_wait: bool, verdict: type[Exception] | None
 ) -> None:
-    assert judge_surveys(surveys, situation, may_wait) is verdict
+    assert judged(surveys, situation, may_wait) is verdict
 
 
 def test_after_a_hold_the_nodes_without_a_problem_have_to_be_enough() -> None:
-    assert judge_surveys([FINE, FINE, FAULTY], HOLD, may_wait=True, least=2) is START
-    assert judge_surveys([FINE, FINE, FAULTY], HOLD, may_wait=True, least=3) is WAIT
+    assert judged([FINE, FINE, FAULTY], HOLD, may_wait=True, least=2) is START
+    assert judged([FINE, FINE, FAULTY], HOLD, may_wait=True, least=3) is WAIT
 
 
 @pytest.mark.parametrize(

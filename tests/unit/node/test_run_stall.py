@@ -218,7 +218,9 @@ def test_a_stalled_run_is_named_with_its_silent_processes_and_their_stacks(
         "no process has reported progress or output for 40 minutes. Silent: worker 1 on deeplearning-worker2 (stopped "
         "by a signal). The stacks of all processes are in their logs."
     )
-    (silent,) = run_stall.validate(state["stall"])["silent"]
+    stall = run_stall.find(state)
+    assert stall
+    (silent,) = stall["silent"]
     assert silent == {
         **{"node": "deeplearning-worker2", "role": "worker", "rank": 1},
         "what": "stopped by a signal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,13 +14,14 @@ from typing import Any
 import pytest
 from deeplearning import cli, programs
 from deeplearning.contract import bounded_program, paths, schema
+from deeplearning.contract.errors import UserError
 from deeplearning.data import staging
 from deeplearning.gpus import cli as gpus_cli
 from deeplearning.gpus import evidence, in_use, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.runs import survey, units
-from deeplearning.runs.allocation import Situation, SurveyVerdict, judge_surveys
+from deeplearning.runs.allocation import MustWait, Situation, usable_nodes
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
@@ -129,10 +131,12 @@ def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     copying = survey_of(monkeypatch, {**SURVEY, "preparing": "photos is copied to its disk"})
     assert copying.is_preparing and copying.problem == "deeplearning-worker2: photos is copied to its disk"
-    assert judge_surveys([copying], Situation.FIRST_START, may_wait=False) is SurveyVerdict.WAIT
+    with pytest.raises(MustWait):
+        usable_nodes([copying], Situation.FIRST_START, may_wait=False)
     refused = survey_of(monkeypatch, {**SURVEY, "problem": "it is full", "preparing": ""})
     assert not refused.is_preparing
-    assert judge_surveys([refused], Situation.FIRST_START, may_wait=True) is SurveyVerdict.FAIL
+    with pytest.raises(UserError, match="it is full"):
+        usable_nodes([refused], Situation.FIRST_START, may_wait=True)
 
 
 def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +213,8 @@ def test_nodes_with_another_environment_are_refused(environments: list[str], ref
     }
     assert list(problems) == refused
     assert all(f"deeplearning-worker{number}: it has " in problem for number, problem in problems.items())
-    expected = SurveyVerdict.FAIL if refused else SurveyVerdict.START
-    assert judge_surveys(judged, Situation.FIRST_START, may_wait=True) is expected
+    with pytest.raises(UserError) if refused else contextlib.nullcontext():
+        assert usable_nodes(judged, Situation.FIRST_START, may_wait=True) == judged
 
 
 def test_a_node_that_has_a_problem_says_nothing_about_the_others() -> None:

@@ -61,12 +61,6 @@ class MustWait(Exception):
     """Too few nodes are free or ready, which the text says."""
 
 
-class SurveyVerdict(Enum):
-    START = "start on the nodes that have no problem"
-    WAIT = "a silent node may be about to leave the member list, or a node prepares itself or frees its GPUs"
-    FAIL = "the problems do not go away by themselves"
-
-
 def candidates(request: NodeRequest, members: Members, held: Collection[str] = ()) -> list[Member]:
     """Return the members that could take part: all that train and are ready, or those of them that are named.
 
@@ -152,20 +146,24 @@ def has_enough(request: NodeRequest, members: Members) -> bool:
         return False
 
 
-def judge_surveys(
+def usable_nodes(
     surveys: Sequence[NodeSurvey], situation: Situation, may_wait: bool, least: int = 0, may_free: bool = False
-) -> SurveyVerdict:
-    """`least`: how many nodes the run waits for before it continues. `may_free`: whether GPUs may still get free."""
-    with_problems = [survey for survey in surveys if survey.problem]
-    if not with_problems:
-        return SurveyVerdict.START
+) -> list[NodeSurvey]:
+    """Return the nodes that a run starts on. Raise UserError if the problems of others do not go away by themselves.
+
+    Raise MustWait if a silent node may be about to leave the member list, or a node prepares itself or frees its GPUs.
+    `least`: how many nodes the run waits for before it continues. `may_free`: whether GPUs may still get free.
+    """
+    usable, problems = [survey for survey in surveys if not survey.problem], problems_of(surveys)
+    if len(usable) == len(surveys):
+        return usable
     if any(survey.is_preparing or (may_free and survey.is_in_use) for survey in surveys):
-        return SurveyVerdict.WAIT
-    if may_wait and any(survey.node is None for survey in with_problems):
-        return SurveyVerdict.WAIT
-    if situation in (Situation.AFTER_LOSS, Situation.AFTER_HOLD) and len(surveys) - len(with_problems) >= max(1, least):
-        return SurveyVerdict.START
-    return SurveyVerdict.WAIT if situation is Situation.AFTER_HOLD else SurveyVerdict.FAIL
+        raise MustWait(problems)
+    if may_wait and any(survey.node is None for survey in surveys):
+        raise MustWait(problems)
+    if situation in (Situation.AFTER_LOSS, Situation.AFTER_HOLD) and len(usable) >= max(1, least):
+        return usable
+    raise MustWait(problems) if situation is Situation.AFTER_HOLD else UserError(problems)
 
 
 @dataclass(frozen=True)
@@ -305,17 +303,14 @@ class Allocator:
             self.held.update(held)
             return None
         least = least_count(self.run["nodes"], self.situation, self.held_out_of)
-        verdict = judge_surveys(surveys, self.situation, self.may_wait, least, self._may_free(surveys))
-        problems = problems_of(surveys)
-        if verdict is SurveyVerdict.FAIL:
-            raise UserError(problems)
-        if verdict is SurveyVerdict.WAIT:
-            self.report(problems)
+        try:
+            usable = usable_nodes(surveys, self.situation, self.may_wait, least, self._may_free(surveys))
+        except MustWait as problems:
+            self.report(str(problems))
             if self.situation is Situation.AFTER_HOLD:
                 # An operator may take days, and surveys without a pause would count as work of the nodes.
                 time.sleep(HELD_PAUSE_SECONDS)
             return None
-        usable = [survey for survey in surveys if not survey.problem]
         self.reserve([survey.member.alias for survey in usable])
         return Allocation(
             nodes=[survey.node for survey in usable if survey.node],

@@ -96,7 +96,12 @@ def prepare(
     }
     # A master that was not updated yet does not write it.
     if start.get("packages"):
-        folder = packages_of(start, plan)
+        # Only some runs need it, and all wrappers start at once.
+        from deeplearning.runs import packages
+        from deeplearning.runs.folder import Folder
+
+        # What the run's requirements add, as installed for this node's own environment.
+        folder = packages.of_run(Folder(start["run_dir"]), plan.framework, start["python"]).folder
         search.insert(0, f"{folder}/bin")
         environment["PYTHONPATH"] = folder
         own = {**own, "PYTHONPATH": f"{own['PYTHONPATH']}:{folder}"} if own.get("PYTHONPATH") else own
@@ -106,15 +111,6 @@ def prepare(
         # By default each process would use all of the node's processors.
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local_processes)))
     return {**environment, **own}, [*start["command"], *fill_in(start, plan, process)]
-
-
-def packages_of(start: dict[str, Any], plan: plans.Plan) -> str:
-    """Return the folder of what the run's requirements add, as installed for this node's own environment."""
-    # Only some runs need it, and all wrappers start at once.
-    from deeplearning.runs import packages
-    from deeplearning.runs.folder import Folder
-
-    return packages.of_run(Folder(start["run_dir"]), plan.framework, start["python"]).folder
 
 
 def output() -> IO[str]:
