@@ -73,10 +73,11 @@ def lines(path: str, limit: int) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def open_folder(root: str, path: str, create: bool = False) -> Generator[int, None, None]:
-    """Open a folder of root below `root`, where every user may write, and create it on request. Return its handle.
+def open_folder(root: str, path: str, create: bool = False, is_roots: bool = True) -> Generator[int, None, None]:
+    """Open a folder below `root`, where every user may write, and create it on request. Return its handle.
 
-    Raise OSError if a folder on the way to it is a link, or another user's, who may have prepared it.
+    Raise OSError if a folder on the way to it is a link, or not of the user root, so that another one may have prepared
+    it. `is_roots`: False if it may be any user's.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     handle, names = os.open(root, flags), os.path.relpath(path, root).split("/")
@@ -87,7 +88,7 @@ def open_folder(root: str, path: str, create: bool = False) -> Generator[int, No
                     os.mkdir(name, 0o755, dir_fd=handle)
             above, handle = handle, os.open(name, flags | os.O_NOFOLLOW, dir_fd=handle)
             os.close(above)
-            if os.fstat(handle).st_uid != OWNER:
+            if is_roots and os.fstat(handle).st_uid != OWNER:
                 raise PermissionError(errno.EACCES, "Not a folder of root", path)
         yield handle
     finally:

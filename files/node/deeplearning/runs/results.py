@@ -85,28 +85,15 @@ def send(folder: Folder, files: Sequence[Mapping[str, Any]], out: IO[bytes]) -> 
     """Send files in the form of `run_files`."""
     root = os.path.realpath(folder.path)
     for file in files:
+        place, name = os.path.split(f"{root}/{file['name']}")
         try:
-            with _opened(root, file["name"]) as opened:
+            with safe_files.open_folder(root, place, is_roots=False) as at, safe_files.open_file(name, at) as opened:
                 out.write(_sent(opened, file, out))
         except UserError:
             out.write(run_files.failed("it is no file any more"))
         except OSError as error:
             out.write(run_files.failed(error.strerror or "it cannot be read"))
     out.flush()
-
-
-@contextlib.contextmanager
-def _opened(root: str, name: str) -> Iterator[IO[bytes]]:
-    """Open a file below a folder, and no link on the way to it."""
-    *folders, last = name.split("/")
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    with contextlib.ExitStack() as stack:
-        handle = os.open(root, flags)
-        stack.callback(os.close, handle)
-        for each in folders:
-            handle = os.open(each, flags | os.O_NOFOLLOW, dir_fd=handle)
-            stack.callback(os.close, handle)
-        yield stack.enter_context(safe_files.open_file(last, handle))
 
 
 def _sent(opened: IO[bytes], file: Mapping[str, Any], out: IO[bytes]) -> bytes:
