@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,23 +20,17 @@ def of_run(folder: Folder) -> dict[str, Any] | None:
     try:
         state = folder.state()
         attempts = (folder.result() or state).get("attempts", ())
-        return of_attempts(
-            folder.run(), earlier_attempts(folder), attempts, (state.get("progress") or {}).get("seconds_left")
-        )
+        seconds_left = (state.get("progress") or {}).get("seconds_left")
+        return of_attempts(folder.run(), earlier_attempts(folder), attempts, seconds_left)
     except UNREADABLE:
         return None
 
 
 def earlier_attempts(folder: Folder) -> list[Any] | None:
     """Return the attempts before a run was resumed; None if they cannot be read."""
-    results = (f"attempts/{number}/result.json" for number in range(folder.attempts()))
     try:
-        return [
-            attempt
-            for name in results
-            if os.path.lexists(folder.file(name))
-            for attempt in (folder.read(name) or {})["attempts"]
-        ]
+        results = (folder.read(f"attempts/{number}/result.json") for number in range(folder.attempts()))
+        return [attempt for result in results if result is not None for attempt in result["attempts"]]
     except UNREADABLE:
         return None
 

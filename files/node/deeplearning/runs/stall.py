@@ -176,13 +176,10 @@ class StallDetector:
 
     def _enter(self, alive: Sequence[int], can_answer: bool) -> None:
         silent = self._named(alive, can_answer)
-        since = time.time() - self._silence.seconds
-        self._run_log.state["stall"] = {
-            **{"since": format_time(since), "silent": silent[:MOST_NAMED]},
-            "hourly": self._hourly,
-        }
+        named, since = silent[:MOST_NAMED], format_time(time.time() - self._silence.seconds)
+        self._run_log.state["stall"] = {"since": since, "silent": named, "hourly": self._hourly}
         minutes = round(self._silence.seconds / 60)
-        names = ", ".join(_text(process) for process in silent[:MOST_NAMED])
+        names = ", ".join(map(_text, named))
         more = f" and {len(silent) - MOST_NAMED} more" if len(silent) > MOST_NAMED else ""
         stacks = " The stacks of all processes are in their logs." if self._answers else ""
         reason = f"no process has reported progress or output for {minutes} minutes. Silent: {names}{more}.{stacks}"
