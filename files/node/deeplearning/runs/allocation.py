@@ -340,11 +340,9 @@ def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
     in_use: dict[str, str] = {}
     for run_id in units.active_runs():
         if run_id != except_run:
-            try:
-                state = find_run(config, run_id).state()
-            except UserError:
-                continue  # Its folder was removed while it ran, or training code has exchanged the file.
-            in_use.update((node, run_id) for node in reserved_nodes(state))
+            # Its folder may have been removed while it ran, or training code has exchanged the file.
+            with suppress(UserError):
+                in_use |= dict.fromkeys(reserved_nodes(find_run(config, run_id).state()), run_id)
     return in_use
 
 

@@ -195,15 +195,9 @@ class ProcessTable:
 
 
 def _event_of(status: dict[str, Any]) -> dict[str, Any]:
-    keys = ("node", "role", "rank", "pid", "state", "exit_code")
-    return {**{key: status[key] for key in keys}, "signal": _signal_name(status["exit_code"])}
-
-
-def _signal_name(exit_code: int | None) -> str | None:
-    try:
-        return signal.Signals(exit_code - 128).name if exit_code is not None and exit_code > 128 else None
-    except ValueError:
-        return None
+    keys, code = ("node", "role", "rank", "pid", "state", "exit_code"), status["exit_code"]
+    name = next((each.name for each in signal.Signals if code == 128 + each), None)
+    return {**{key: status[key] for key in keys}, "signal": name}
 
 
 @dataclass

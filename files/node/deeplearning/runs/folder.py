@@ -117,14 +117,12 @@ class Folder:
 
         What is no event was written by training code, and is left out.
         """
-        try:
+        with contextlib.suppress(FileNotFoundError):
             for line in safe_files.lines(self.file("events.jsonl"), EVENTS_BYTES):
                 with contextlib.suppress(ValueError, RecursionError):
                     event = json.loads(line)
                     if isinstance(event, dict) and isinstance(event.get("n"), int) and event["n"] > after:
                         yield event
-        except FileNotFoundError:
-            return
 
     def remove(self) -> None:
         shutil.rmtree(os.path.realpath(self.path), ignore_errors=True)

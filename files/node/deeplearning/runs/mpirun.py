@@ -133,7 +133,8 @@ class Sorter:
         """Yield the rank and the content of each message that is complete."""
         data = self._rest + data
         # What may be the beginning of a tag is kept for the next call.
-        end = len(data) if last else self._safe(data)
+        partial = None if last else self._PARTIAL_TAG.search(data, max(0, len(data) - self._LONGEST_TAG))
+        end = partial.start() if partial else len(data)
         data, self._rest = data[:end], data[end:]
         start = 0
         for tag in self._TAG.finditer(data):
@@ -144,10 +145,6 @@ class Sorter:
             self._space = follows if self._space is None else self._space
             start += self._space and follows
         yield from self._add(data[start:])
-
-    def _safe(self, data: bytes) -> int:
-        partial = self._PARTIAL_TAG.search(data, max(0, len(data) - self._LONGEST_TAG))
-        return partial.start() if partial else len(data)
 
     def _add(self, piece: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         *complete, rest = piece.split(b"\n")

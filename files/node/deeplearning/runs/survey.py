@@ -122,21 +122,17 @@ def _seconds(member: Member) -> float:
 def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]:
     """Let nodes whose environment differs from that of most nodes take no part; of as many, the first is right."""
     counts = Counter(survey.environment for survey in surveys if not survey.problem)
-    if len(counts) < 2:
-        return list(surveys)
-    ((usual, _count),) = counts.most_common(1)
-
-    def judged(survey: NodeSurvey) -> NodeSurvey:
-        if survey.problem or survey.environment == usual:
-            return survey
-        problem = (
-            f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
-            f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run ansible-playbook "
-            "deeplearning.aws.configure"
-        )
-        return replace(survey, problem=problem)
-
-    return [judged(survey) for survey in surveys]
+    usual = max(counts, key=counts.__getitem__, default="")
+    judged = list(surveys)
+    for number, survey in enumerate(surveys):
+        if not survey.problem and survey.environment != usual:
+            problem = (
+                f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
+                f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run "
+                "ansible-playbook deeplearning.aws.configure"
+            )
+            judged[number] = replace(survey, problem=problem)
+    return judged
 
 
 def problems_of(surveys: Sequence[NodeSurvey]) -> str:
@@ -337,12 +333,11 @@ def interface_of(address: str) -> str:
     """Return the interface that has this address; empty if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _unused, name in socket.if_nameindex():
-            try:
+            # One without an address is an error.
+            with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue  # an interface without an address
-            if socket.inet_ntoa(answer[20:24]) == address:
-                return name
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -207,19 +208,16 @@ class ProcessOutput:
 
     def _read(self, path: str) -> Iterator[str]:
         """Yield the new complete lines of a log, up to the size that it has now."""
-        try:
-            with safe_files.open_file(path) as file:
-                end, offset = os.fstat(file.fileno()).st_size, self._offsets.get(path, 0)
-                while offset < end:
-                    file.seek(offset)
-                    data = file.read(CHUNK_BYTES)
-                    complete = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
-                    if not complete:
-                        return
-                    offset = self._offsets[path] = offset + len(complete)
-                    yield from complete.decode(errors="replace").splitlines()
-        except FileNotFoundError:
-            return
+        with contextlib.suppress(FileNotFoundError), safe_files.open_file(path) as file:
+            end, offset = os.fstat(file.fileno()).st_size, self._offsets.get(path, 0)
+            while offset < end:
+                file.seek(offset)
+                data = file.read(CHUNK_BYTES)
+                complete = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
+                if not complete:
+                    return
+                offset = self._offsets[path] = offset + len(complete)
+                yield from complete.decode(errors="replace").splitlines()
 
 
 def wait(folder: Folder) -> int:

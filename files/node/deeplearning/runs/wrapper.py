@@ -55,7 +55,10 @@ def main(argv: list[str]) -> int:
         for note in filter(None, notes):
             report(time=time.time(), note=note)
         if plan.node(process.node).gpus and plan.on(process.node)[0] == process and not start.get("processor"):
-            watch_gpus()
+            # Only some wrappers need it, and all of them start at once.
+            from deeplearning.gpus import busy
+
+            busy.watch(lambda percent: report(gpu_busy=percent))
         code = child.wait()
     except OSError as error:
         report(time=time.time(), line=f"{shlex.join(command)} cannot be started: {error}")
@@ -124,13 +127,6 @@ def report(**message: Any) -> None:
         for line in messages.lines(message):
             output().write(line)
             output().flush()
-
-
-def watch_gpus() -> None:
-    # Only some wrappers need it, and all of them start at once.
-    from deeplearning.gpus import busy
-
-    busy.watch(lambda percent: report(gpu_busy=percent))
 
 
 def ended_with_parent(number: int) -> Callable[[], None]:
