@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,21 +58,28 @@ class ActionModule(Action):
     def _stream(
         self, options: Mapping[str, Any], way: node_program.Way, stdin: IO[bytes], display: ProgressDisplay
     ) -> dict[str, Any]:
-        """Show progress and notes as they come. Return the answer to the command, which is the last line."""
-        words, last = options["words"], ""
         # Of a file that is sent, the first bytes were sent before.
         sent, size = options["stdin_offset"], os.fstat(stdin.fileno()).st_size if options["stdin_file"] else 0
+        words = options["words"]
         with contextlib.closing(display), node_program.output(way, way.program(words), stdin) as chunks:
-            for last in node_program.lines(chunks, way.host):
-                event = node_program.event(last)
-                # A malformed event does not decide how the command ends.
-                with contextlib.suppress(u.InvalidValue):
-                    if event.get("event") == "note":
-                        display.message(f"{way.host}: {_NOTE(event)['text']}")
-                    elif event.get("event") == "progress":
-                        progress = _PROGRESS(event)
-                        display.transfer(way.host, sent + progress["done"], size or progress["total"])
-        return answers.parse(way.host, words, last)
+            return show(node_program.lines(chunks, way.host), way.host, words, display, sent, size)
+
+
+def show(
+    lines: Iterable[str], host: str, words: Sequence[str], display: ProgressDisplay, sent: int = 0, size: int = 0
+) -> dict[str, Any]:
+    """Show progress and notes as they come. Return the answer to the command, which is the last line."""
+    last = ""
+    for last in lines:
+        event = node_program.event(last)
+        # A malformed event does not decide how the command ends.
+        with contextlib.suppress(u.InvalidValue):
+            if event.get("event") == "note":
+                display.message(f"{host}: {_NOTE(event)['text']}")
+            elif event.get("event") == "progress":
+                progress = _PROGRESS(event)
+                display.transfer(host, sent + progress["done"], size or progress["total"])
+    return answers.parse(host, words, last)
 
 
 @contextlib.contextmanager

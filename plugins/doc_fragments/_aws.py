@@ -25,4 +25,5 @@ options:
 requirements:
   - boto3 >= 1.35.0
   - botocore >= 1.35.0
+  - PyYAML
 """

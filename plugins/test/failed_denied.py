@@ -17,9 +17,11 @@ _WITHOUT_CODE = ("Failed to authorize security group", "Failed to revoke securit
 
 
 def failed_denied(result: Mapping[str, Any]) -> bool:
+    if not result.get("failed"):
+        return False
     code, message = error_of(result)
     is_denied = is_denial(code) or message.startswith(_OWN) or any(text in message for text in _WITHOUT_CODE)
-    return bool(result.get("failed")) and is_denied and not limit_in(message)
+    return is_denied and not limit_in(message)
 
 
 class TestModule:

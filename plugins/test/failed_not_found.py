@@ -14,9 +14,10 @@ _NOT_LISTED = ("list index out of range", "'NoneType' object", "Failed to modify
 
 
 def failed_not_found(result: Mapping[str, Any]) -> bool:
+    if not result.get("failed"):
+        return False
     code, message = error_of(result)
-    is_unknown = code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
-    return bool(result.get("failed")) and is_unknown
+    return code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
 
 
 class TestModule:

@@ -24,6 +24,9 @@ _AWS_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 """What the documentation fragment `_aws` documents. The SDK itself reads the endpoint and the keys, such as from its
 environment variables."""
 
+_NO_SECRETS = ("key_name", "creation_token")
+"""Ansible takes them for secrets by their names, and would remove them from all output."""
+
 
 def run_module(documentation: str, run: Callable[[Aws, AnsibleModule], dict[str, Any]]) -> None:
     """End the module with the result that `run` returns, or with the sentence of the UserError that it raises."""
@@ -46,8 +49,8 @@ def _spec_of(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for name, option in options.items():
         spec[name] = {key: option[key] for key in ("type", "elements", "required", "default") if key in option}
-        # Ansible takes what is called a key for a secret, and would remove it from all output.
-        spec[name]["no_log"] = False
+        if name in _NO_SECRETS:
+            spec[name]["no_log"] = False
         if "choices" in option:
             spec[name]["choices"] = list(option["choices"])
         if "suboptions" in option:

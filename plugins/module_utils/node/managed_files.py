@@ -46,16 +46,27 @@ class FileChange:
     """None: the file is removed"""
     top: str = ""
     """This folder and those below it are removed when they are empty."""
+    mode_only: bool = False
+    """Otherwise the file is replaced, as another user may own it, or a link to it."""
 
     def apply(self) -> None:
-        _replace(self.path, self.before, self.after)
+        self._write(self.after)
         folder = os.path.dirname(self.path)
         while self.top and self.after is None and folder.startswith(self.top) and not os.listdir(folder):
             os.rmdir(folder)
             folder = os.path.dirname(folder)
 
     def undo(self) -> None:
-        _replace(self.path, self.after, self.before)
+        self._write(self.before)
+
+    def _write(self, state: FileState | None) -> None:
+        if state is None:
+            os.unlink(self.path)
+        elif self.mode_only:
+            os.chmod(self.path, state.mode)
+        else:
+            os.makedirs(os.path.dirname(self.path), mode=FOLDER_MODE, exist_ok=True)
+            atomic_file.replace(self.path, state.content, state.mode)
 
     def as_diff(self) -> dict[str, str]:
         """Return the change in the form that Ansible prints. A change of mode alone is in the headers."""
@@ -99,6 +110,7 @@ def _has_content(path: str, text: str) -> bool:
 def _change(path: str, content: bytes | None, mode: int) -> Iterator[FileChange]:
     """Yield the change to a file, if there is one. Without a content only its mode is set."""
     before = _read_state(path)
+    mode_only = content is None
     if content is None:
         if before is None:
             raise UserError(
@@ -107,7 +119,7 @@ def _change(path: str, content: bytes | None, mode: int) -> Iterator[FileChange]
         content = before.content
     after = FileState(content, mode)
     if after != before:
-        yield FileChange(path, before, after)
+        yield FileChange(path, before, after, mode_only=mode_only)
 
 
 def _removal(path: str, retained: Collection[str]) -> Iterator[FileChange]:
@@ -135,13 +147,3 @@ def _read_state(path: str) -> FileState | None:
         raise UserError(f"{path} is no ordinary file, so it is not replaced: remove it, or find out what needs it.")
     with open(path, "rb") as file:
         return FileState(file.read(), stat.S_IMODE(mode))
-
-
-def _replace(path: str, before: FileState | None, after: FileState | None) -> None:
-    if after is None:
-        os.unlink(path)
-    elif before and before.content == after.content:
-        os.chmod(path, after.mode)
-    else:
-        os.makedirs(os.path.dirname(path), mode=FOLDER_MODE, exist_ok=True)
-        atomic_file.replace(path, after.content, after.mode)

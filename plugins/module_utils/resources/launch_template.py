@@ -36,9 +36,9 @@ class MachineSpec:
 
 
 def newest_version(aws: Aws, template_id: str) -> dict[str, Any]:
-    """Return the newest version of a launch template, with its `LaunchTemplateData`."""
+    """Return the newest version of a launch template, with its `LaunchTemplateData`; nothing if it has none."""
     answer = aws.call("ec2", "describe_launch_template_versions", LaunchTemplateId=template_id, Versions=["$Latest"])
-    return dict(answer["LaunchTemplateVersions"][0])
+    return dict(next(iter(answer["LaunchTemplateVersions"]), {}))
 
 
 def launch_data(machine: MachineSpec) -> dict[str, Any]:

@@ -142,8 +142,11 @@ class Follower:
 
 _SECONDS = u.optional(u.number)
 _PROCESS = {
-    **{"node": u.node, "role": answers.role, "rank": u.count},
-    **{"exit_code": u.optional(u.number), "signal": u.optional(u.words)},
+    "node": u.node,
+    "role": answers.role,
+    "rank": u.count,
+    "exit_code": u.optional(u.number),
+    "signal": u.optional(u.words),
 }
 _FAILURE = u.record(**_PROCESS, tail=u.optional(u.list_of(u.words, 100)))
 _EVENTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Follower, Mapping[str, Any]], list[str]]]] = {

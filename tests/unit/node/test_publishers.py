@@ -378,8 +378,7 @@ class Memory:
     def put_manifest(self, manifest: Mapping[str, Any]) -> None:
         (self.folder / "manifest.json").write_text(json.dumps(manifest))
 
-    def has(self, *_: Any) -> bool:
-        return False
+    def recorded(self, _name: str) -> None: ...
 
     def send(self, file: Path, name: str, *_: Any) -> None:
         (self.folder / name).write_bytes(file.read_bytes())

@@ -130,6 +130,15 @@ def test_the_mode_of_a_missing_file_cannot_be_set(run: Run, tmp_path: Path) -> N
     assert refused["failed"] and "does not exist" in refused["msg"]
 
 
+def test_a_file_with_another_mode_is_replaced_as_another_user_may_have_a_link_to_it(run: Run, tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("x")
+    file.chmod(0o666)
+    os.link(file, link)
+    assert run({"path": str(file), "content": "x", "mode": "0644"})["changed"]
+    assert seen(tmp_path) == {"file": ("x", "644"), "link": ("x", "666")}
+
+
 def test_sources_are_read_where_ansible_runs(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "sub/__pycache__").mkdir(parents=True)

@@ -372,7 +372,7 @@ def test_the_facts_of_an_instance() -> None:
         "profile": "red-us-east-1-worker",
         "launched_at": NOW,
     }
-    bare = facts_of("instance", {"InstanceId": "i-1", "IamInstanceProfile": None})
+    bare = facts_of("instance", {"InstanceId": "i-1", "PublicIpAddress": None, "IamInstanceProfile": None})
     assert {name for name, value in bare.items() if value} == {"id"}
 
 
