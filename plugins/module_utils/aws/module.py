@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.yaml import yaml_load
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.common.yaml import HAS_YAML, yaml_load
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 
@@ -28,9 +28,17 @@ _NO_SECRETS = ("key_name", "creation_token")
 """Ansible takes them for secrets by their names, and would remove them from all output."""
 
 
+class _ModuleWithoutYaml(AnsibleModule):  # type: ignore[misc]
+    """It knows no options, so it fails with any."""
+
+    def fail_json(self, msg: str, **more: Any) -> None:
+        super().fail_json(msg=missing_required_lib("PyYAML"))
+
+
 def run_module(documentation: str, run: Callable[[Aws, AnsibleModule], dict[str, Any]]) -> None:
     """End the module with the result that `run` returns, or with the sentence of the UserError that it raises."""
-    module = AnsibleModule(argument_spec=argument_spec_of(documentation), supports_check_mode=True)
+    spec = argument_spec_of(documentation) if HAS_YAML else {}
+    module = (AnsibleModule if HAS_YAML else _ModuleWithoutYaml)(argument_spec=spec, supports_check_mode=True)
     try:
         result = run(Aws.from_options(module.params), module)
     except UserError as error:
