@@ -23,7 +23,7 @@ ATTEMPTS = 3
 MIB = 2**20
 NOT_THERE = ("", "N/A", "None", "Unknown Error", "Requested functionality has been deprecated")
 ANSWER = Path(__file__).with_name("nvidia_smi.xml")
-"""The fields that are compared, in the form of nvidia-smi 575 (nvsmi_device_v12.dtd)."""
+"""The fields that are compared, and others, in the form of nvidia-smi 575 (nvsmi_device_v12.dtd)."""
 IMITATED = {
     "count": 2,
     "driver": "595.91.07",

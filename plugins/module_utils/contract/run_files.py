@@ -121,5 +121,6 @@ def _line(record: Mapping[str, Any]) -> bytes:
 def parse_line(line: bytes) -> dict[str, Any]:
     """Return a chunk, an end or a problem. Raise InvalidValue for anything else."""
     record = schema.from_json(line)
-    keys = record if isinstance(record, dict) else ()
-    return (_CHUNK if "bytes" in keys else _END if "sha256" in keys else _PROBLEM)(record)
+    if not isinstance(record, dict):
+        raise schema.InvalidValue("a map")
+    return (_CHUNK if "bytes" in record else _END if "sha256" in record else _PROBLEM)(record)

@@ -431,8 +431,9 @@ def test_a_login_that_prints_without_end_fills_no_memory(tmp_path: Path, monkeyp
 def test_this_machines_memory_and_disk_are_plausible() -> None:
     free, total = probes.disk()
     assert 0 < free <= total
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available, whole = machine.memory()
-    assert 0 < available <= whole
+    assert 0 < available <= whole == int(fields["MemTotal"].split()[0])
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,8 @@ def test_the_page_is_served_at_the_port_that_is_asked_for(master: Node, monkeypa
 
     monkeypatch.setattr(page, "page", described)
     monkeypatch.setattr(page, "PageServer", serving)
+    # It serves in this process, and has no unit to stop.
+    monkeypatch.delattr(page.loopback, "stop")
     with master.here():
         assert cli.main(["page", "serve", "--port", "6150"]) == cli.main(["page", "serve"]) == 0
     name = master.config.cluster

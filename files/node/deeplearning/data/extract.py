@@ -46,7 +46,7 @@ RECORDS = ".deeplearning.parts"
 LISTED = 100
 """How many files the marker lists with their sizes. The rename that put them there put all of them there."""
 
-WRITERS = 32
+WRITERS = 16
 """Several small files are written at once, because each takes a shared file system some milliseconds."""
 SMALL = 4 << 20
 """Files up to this size are held in memory meanwhile."""

@@ -142,7 +142,8 @@ class _Copy:
         self._md5.update(content)
         self._partial.write_bytes(content)
         self._complete()
-        return lambda: len(content)
+        count = len(content)
+        return lambda: count
 
     def _fetch_piece(self, index: int) -> Take:
         start, descriptor = self._pieces[index], self._output.fileno()

@@ -66,7 +66,12 @@ class RangedReader(io.RawIOBase):
         if not self._start <= self._position < self._start + RANGE_BYTES:
             self._pieces.close()
             self._start, self._pieces = self._position, self._pieces_from(self._position)
-        self._piece = memoryview(next(self._pieces))
+        try:
+            self._piece = memoryview(next(self._pieces))
+        except BaseException:
+            # A generator has ended with an exception, and the reader may be asked again.
+            self._pieces = self._pieces_from(self._start)
+            raise
         self._progress(len(self._piece))
         if self._start <= self._hashed:
             self._sha256.update(self._piece[self._hashed - self._start :])

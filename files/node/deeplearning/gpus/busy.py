@@ -31,4 +31,9 @@ def watch(report: Callable[[int], None]) -> None:
 
 def median(readings: Counter[int]) -> int | None:
     """Return the median of any number of readings, of which only their distribution is kept."""
-    return statistics.median_low(readings.elements()) if readings else None
+    count, total = 0, sum(readings.values())
+    for percent in sorted(readings):
+        count += readings[percent]
+        if 2 * count >= total:
+            return percent
+    return None

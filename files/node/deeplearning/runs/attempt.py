@@ -200,7 +200,7 @@ def _event_of(status: dict[str, Any]) -> dict[str, Any]:
     return {**{key: status[key] for key in keys}, "signal": name}
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     number: int
     config: Config

@@ -28,6 +28,7 @@ def main(argv: list[str]) -> int:
     if options.verb == "serve":
         with PageServer(options.port, config.cluster, lambda: page(config)) as server:
             server.serve_forever()
+        return 0
     print(json.dumps(start(config) if options.verb == "start" else loopback.stop(SERVER.unit)))
     return 0
 
