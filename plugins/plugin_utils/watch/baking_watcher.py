@@ -28,8 +28,8 @@ def wait_for_baking(
 
     def poll() -> tuple[str, NodeSetup] | None:
         # The state first: a machine reports before it stops.
-        (reservation,) = aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=[machine])
-        state = str(reservation["Instances"][0]["State"]["Name"])
+        (instance,) = aws.instances(InstanceIds=[machine])
+        state = str(instance["State"]["Name"])
         setup = reports.read({machine: [machine]}).get(machine, NodeSetup())
         progress.report(f"{machine} is {state}: {setup.state or 'no report yet'} {setup.step}".rstrip())
         return (state, setup) if state in ENDED or setup.state == FAILED else None

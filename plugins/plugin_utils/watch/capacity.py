@@ -373,7 +373,7 @@ def _still_not(group: ScalingGroup, now: float) -> bool:
 
 
 class GroupAction(StrEnum):
-    """What to do with a group. All but WAIT and DONE are methods of `capacity_watcher.AutoScaling`."""
+    """What to do with a group."""
 
     SUSPEND = "suspend"
     WAIT = "wait"

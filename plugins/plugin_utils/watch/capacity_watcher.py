@@ -179,9 +179,20 @@ class CapacityWatch:
         self._until(poll, math.inf)
 
     def _do(self, name: str, step: capacity.NextAction) -> None:
-        if step.action not in (capacity.GroupAction.WAIT, capacity.GroupAction.DONE):
-            self.changed = True
-            getattr(self.api, step.action)(name, *step.arguments)
+        match step.action:
+            case capacity.GroupAction.SUSPEND:
+                self.api.suspend(name)
+            case capacity.GroupAction.ABANDON:
+                self.api.abandon(name, *step.arguments)
+            case capacity.GroupAction.TERMINATE:
+                self.api.terminate(*step.arguments)
+            case capacity.GroupAction.SET_DESIRED:
+                self.api.set_desired(name, *step.arguments)
+            case capacity.GroupAction.RESUME:
+                self.api.resume(name)
+            case capacity.GroupAction.WAIT | capacity.GroupAction.DONE:
+                return
+        self.changed = True
 
     def _describe(self, detailed: frozenset[str] | None) -> None:
         names = [target.name for target in self.targets]
@@ -318,7 +329,7 @@ class AutoScaling:
                 "autoscaling", "complete_lifecycle_action", ("ValidationError",), **request, InstanceId=machine
             )
 
-    def terminate(self, _name: str, machines: Sequence[str]) -> None:
+    def terminate(self, machines: Sequence[str]) -> None:
         operation = "terminate_instance_in_auto_scaling_group"
         for machine in machines:
             self._aws.call("autoscaling", operation, InstanceId=machine, ShouldDecrementDesiredCapacity=True)

@@ -50,8 +50,7 @@ class ElasticAddress:
         return moved
 
     def _running(self, machines: Sequence[str]) -> dict[str, Any]:
-        reservations = self.aws.pages("ec2", "describe_instances", "Reservations", InstanceIds=list(machines))
-        instances = [instance for reservation in reservations for instance in reservation["Instances"]]
+        instances = self.aws.instances(InstanceIds=list(machines))
         return next((instance for instance in instances if instance["State"]["Name"] == "running"), {})
 
     def _holder(self) -> str:

@@ -264,7 +264,7 @@ LOOKS_UP_METHODS = {
     "option.py": "of a reader of a setting",
     "readers.py": "of a reader of a setting",
     "upload.py": "of an error",
-    "capacity_watcher.py": "of an answer of AWS; by a decision of our own",
+    "capacity_watcher.py": "of an answer of AWS",
     "short.py": "of Ansible's own callback, by the name of ours",
     "failures.py": "of Ansible's own block",
 }

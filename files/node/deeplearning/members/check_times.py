@@ -35,9 +35,10 @@ def request_check(efs_mount: str, cluster: str, name: str) -> None:
 
 
 def should_check() -> bool:
-    if is_due("next"):
+    record = _read()
+    if time.monotonic() >= float(record["next"]):
         return True
-    with contextlib.suppress(OSError), _opened(*_read()["watched"]) as folder:
+    with contextlib.suppress(OSError), _opened(*record["watched"]) as folder:
         return bool(_requests(folder))
     return False
 
@@ -56,7 +57,7 @@ def take_requests(efs_mount: str, cluster: str) -> bool:
 
 
 def is_due(kind: str) -> bool:
-    """`kind`: "next" for a check of any kind, "full", or "end" for one of the scheduled end."""
+    """`kind`: "full", or "end" for a check of the scheduled end."""
     return time.monotonic() >= float(_read()[kind])
 
 

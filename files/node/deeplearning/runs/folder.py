@@ -125,6 +125,7 @@ class Folder:
                         yield event
 
     def remove(self) -> None:
+        # The error that prevented the run is the one to report.
         shutil.rmtree(os.path.realpath(self.path), ignore_errors=True)
         if os.path.islink(self.path):
             os.remove(self.path)

@@ -54,6 +54,7 @@ def _remove_leftovers(folder: str) -> None:
     """Remove what processes that were killed have left."""
     for entry in os.scandir(folder):
         if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEEP_SECONDS:
+            # What cannot be removed is tried again with the next run, and stops none.
             shutil.rmtree(entry.path, ignore_errors=True)
 
 

@@ -254,7 +254,7 @@ class FakeApi:
         self.writes.append(("resume",))
         self.held = False
 
-    def terminate(self, _name: str, machines: Sequence[str]) -> None:
+    def terminate(self, machines: Sequence[str]) -> None:
         for machine in machines:
             self.writes.append(("end", machine))
             self.serving.remove(machine)
