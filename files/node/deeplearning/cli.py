@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     if name not in GROUPS:
         return _fail(f"{name} is no group of commands: give one of {', '.join(GROUPS)}.")
     try:
-        return int(import_module(GROUPS[name][0]).main(rest))
+        # Commands whose code does not vary return none.
+        return int(import_module(GROUPS[name][0]).main(rest) or 0)
     except UserError as error:
         return _fail(str(error))
     except PermissionError as error:

@@ -10,14 +10,13 @@ from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="deeplearning env",
         description='Prints the line that activates a framework. Example: eval "$(deeplearning env pytorch)"',
     )
     parser.add_argument("framework", nargs="?", help="default: the cluster's default framework")
     print(activation(parser.parse_args(argv).framework or default_framework()))
-    return 0
 
 
 def default_framework() -> str:

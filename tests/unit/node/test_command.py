@@ -136,18 +136,18 @@ def test_publish_apply_show_and_wait(cluster: Cluster, capsys: pytest.CaptureFix
     master = cluster.master()
     cluster.workers(2)
     with master.here():
-        assert commands.main(["publish", "--json"]) == 0
+        commands.main(["publish", "--json"])
         assert json.loads(capsys.readouterr().out) == {"generation": 1, "changed": True, "left_out": []}
-        assert commands.main(["apply"]) == 0
+        commands.main(["apply"])
         assert capsys.readouterr().out == "generation 1 applied\n"
-        assert commands.main(["apply"]) == 0
+        commands.main(["apply"])
         assert capsys.readouterr().out == "generation 1 is in place\n"
-        assert commands.main(["wait", "--count", "2", "--generation", "1", "--timeout", "0"]) == 0
-        assert commands.main(["show"]) == 0
+        commands.main(["wait", "--count", "2", "--generation", "1", "--timeout", "0"])
+        commands.main(["show"])
         lines = capsys.readouterr().out.splitlines()
         assert lines[1].split() == ["deeplearning-worker1", instance(1), "10.0.0.5", "p3.16xlarge", "8", "8", "ready"]
         assert lines[-1] == "generation 1, 2 of 2 desired machines"
-        assert commands.main(["show", "--json"]) == 0
+        commands.main(["show", "--json"])
         assert json.loads(capsys.readouterr().out)["members"][1]["aliases"] == ["deeplearning-worker2"]
 
 
@@ -197,7 +197,7 @@ def test_wait_ends_when_the_list_is_complete(cluster: Cluster, monkeypatch: pyte
             master.apply()
 
         once.setattr(time, "sleep", meanwhile)
-        assert commands.main(["wait", "--count", "1"]) == 0
+        commands.main(["wait", "--count", "1"])
 
 
 def test_a_timer_reports_an_error_once_and_its_end(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,16 +206,16 @@ def test_a_timer_reports_an_error_once_and_its_end(cluster: Cluster, capsys: pyt
     tick = ["publish", "--repeated"]
     with master.here():
         cluster.aws.denied = {"describe_instances"}
-        assert commands.main(tick) == 0
+        commands.main(tick)
         assert capsys.readouterr().err == "this machine's role is not allowed describe_instances.\n"
-        assert commands.main(tick) == 0
+        commands.main(tick)
         cluster.aws.denied = {"create_tags"}
-        assert commands.main(tick) == 0
+        commands.main(tick)
         assert capsys.readouterr().err == "this machine's role is not allowed create_tags.\n"
         cluster.aws.denied = set()
-        assert commands.main(tick) == 0
+        commands.main(tick)
         assert capsys.readouterr().out == "generation 1 published\nmembers publish: recovered\n"
-        assert commands.main(tick) == 0
+        commands.main(tick)
         assert capsys.readouterr() == ("", "")
 
 
@@ -228,7 +228,7 @@ def test_a_timer_reports_a_file_that_cannot_be_written_in_one_line(
     hosts.unlink()
     hosts.mkdir()
     with master.here():
-        assert commands.main(["apply", "--repeated"]) == 0
+        commands.main(["apply", "--repeated"])
     printed = capsys.readouterr().err
     assert "etc/hosts" in printed and len(printed.splitlines()) == 1
 
@@ -240,11 +240,11 @@ def test_what_apply_has_written_is_forgotten_once(cluster: Cluster, capsys: pyte
         commands.main(["apply", "--json"])
         assert json.loads(capsys.readouterr().out)["changed"] is True
         assert "deeplearning-worker1" in master.text("/etc/hosts")
-        assert commands.main(["forget"]) == 0
+        commands.main(["forget"])
         assert capsys.readouterr().out == "forgotten\n"
         assert "deeplearning-worker1" not in master.text("/etc/hosts")
-        assert commands.main(["forget"]) == 0
-        assert commands.main(["forget", "--json"]) == 0
+        commands.main(["forget"])
+        commands.main(["forget", "--json"])
         assert capsys.readouterr().out == 'nothing to forget\n{"changed": false}\n'
 
 
@@ -256,20 +256,20 @@ def test_figures_and_loads_are_written_where_they_are_read(
     master.apply()
     with master.here():
         Path(paths.METRICS).parent.mkdir(parents=True)
-        assert commands.main(["metrics"]) == 0
+        commands.main(["metrics"])
         assert capsys.readouterr().out == "written\n"
-        assert commands.main(["metrics", "--json"]) == 0
+        commands.main(["metrics", "--json"])
         assert json.loads(capsys.readouterr().out) == {"path": paths.METRICS}
         assert "deeplearning_members 1\n" in Path(paths.METRICS).read_text()
         # A timer's journal has no line for each.
         for words in (["metrics", "--repeated"], ["load", "--repeated"]):
-            assert commands.main(words) == 0
+            commands.main(words)
         assert capsys.readouterr() == ("", "")
-        assert commands.main(["load", "--json"]) == 0
+        commands.main(["load", "--json"])
         assert json.loads(capsys.readouterr().out)["instance_id"] == instance(1)
         Path(paths.CONFIGURING).touch()
         Path(paths.load(cluster.config.efs_mount, "demo"), f"{instance(1)}.json").unlink()
-        assert commands.main(["load", "--repeated"]) == 0
+        commands.main(["load", "--repeated"])
         assert not os.listdir(paths.load(cluster.config.efs_mount, "demo"))
 
 
@@ -293,11 +293,11 @@ def test_the_masters_address_is_associated_if_there_is_one(
     with master.here():
         if remembered:
             Path(paths.MASTER_ADDRESS).write_text(remembered)
-        assert commands.main(["address"]) == 0
+        commands.main(["address"])
         assert capsys.readouterr().out == ("associated\n" if changed else "nothing to do\n")
-        assert commands.main(["address", "--json"]) == 0
+        commands.main(["address", "--json"])
         assert json.loads(capsys.readouterr().out) == {"changed": changed}
-        assert commands.main(["address", "--repeated"]) == 0
+        commands.main(["address", "--repeated"])
         assert capsys.readouterr().out == ("associated\n" if changed else "")
     assert asked == ([(1, cluster.aws, remembered)] * 3 if remembered else [])
 
@@ -342,11 +342,11 @@ def test_a_tick_of_a_timer_does_what_is_due(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, words: list[str], calls: list[list[str]]
 ) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(commands, "main", lambda argv: called.append(argv) or (7 if argv == calls[-1] else 0))
+    monkeypatch.setattr(commands, "main", called.append)
     node = cluster.node(2)
     with node.here():
         Path(paths.MASTER_ADDRESS).write_text("eipalloc-1")
-        assert cli.main(["members", *words]) == 7 and called == calls
+        assert cli.main(["members", *words]) == 0 and called == calls
         # Nothing is due.
         monkeypatch.setattr("deeplearning.upkeep.cli.is_unchanged", lambda: True)
         Path(paths.CHECK_TIMES).write_text(json.dumps({"next": time.monotonic() + 60}))
@@ -432,13 +432,13 @@ def test_env_prints_the_activation_line_of_a_complete_framework(
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "pytorch").mkdir()
     (tmp_path / "pytorch" / ".deeplearning.json").write_text("{}")
-    assert environment.main(["pytorch"]) == 0
+    environment.main(["pytorch"])
     assert capsys.readouterr().out == f". {tmp_path}/pytorch/bin/activate\n"
     with pytest.raises(UserError, match="mxnet is not installed on this node: give one of pytorch, or install it"):
         environment.main(["mxnet"])
     default = Config(**{**vars(cluster_in(tmp_path / "pytorch", monkeypatch).config), "default_framework": "pytorch"})
     monkeypatch.setattr(environment, "read_config", lambda: default)
-    assert environment.main([]) == 0
+    environment.main([])
 
 
 # The machine

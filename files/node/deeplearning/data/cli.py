@@ -18,7 +18,7 @@ from deeplearning.identity import become
 KEY = re.compile(r"[0-9a-f]{32}")
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning data", description="Data sets on the nodes.")
     parser.add_argument("verb", choices=["stage", "show", "receive"], help="JSON is printed, a line for each event")
     parser.add_argument("data", help="cifar10, mnist, generated, a folder's name or path, or s3://bucket/prefix")
@@ -44,7 +44,6 @@ def main(argv: list[str]) -> int:
         report(staging.receive(request, options.key, options.at, chunks, report))
     else:
         report({"event": "end", **staging.stage(request, report)})
-    return 0
 
 
 def report(event: dict[str, Any]) -> None:

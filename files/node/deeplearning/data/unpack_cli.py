@@ -17,7 +17,7 @@ from deeplearning.identity import become
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning unpack", description="Data sets that stage.yml has staged.")
     parser.add_argument("verb", choices=["show", "share", "finish"], help="JSON is printed, a line each")
     parser.add_argument("name", help="the data set")
@@ -46,4 +46,3 @@ def main(argv: list[str]) -> int:
     else:
         manifest = source.manifest()
         report(finish(folder, manifest, source.attempt(manifest)))
-    return 0

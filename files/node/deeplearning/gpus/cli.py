@@ -15,7 +15,7 @@ from deeplearning.gpus.faults import MOST_TEXT
 REPORT = "deeplearning-report.service"
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning gpus", description="The GPUs of this node, as root.")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     faults = actions.add_parser("faults", help="print the faults of this node's GPUs as JSON")
@@ -26,27 +26,24 @@ def main(argv: list[str]) -> int:
     hold.set_defaults(action=_hold)
     actions.add_parser("release", help="let runs use this node again").set_defaults(action=_release)
     options = parser.parse_args(argv)
-    return int(options.action(options))
+    options.action(options)
 
 
-def _faults(options: argparse.Namespace) -> int:
+def _faults(options: argparse.Namespace) -> None:
     collected = evidence.collect(nvml.read(nvml.ANSWER_SECONDS), read_config().gpus, options.after)
     print(json.dumps(asdict(collected)))
-    return 0
 
 
-def _hold(options: argparse.Namespace) -> int:
+def _hold(options: argparse.Namespace) -> None:
     if not options.reason.strip() or not options.reason.isprintable() or len(options.reason) > MOST_TEXT:
         raise UserError(f"the reason is {options.reason[:80]!r}: give one of up to {MOST_TEXT} printable characters.")
     held.hold(options.reason)
     _report()
-    return 0
 
 
-def _release(options: argparse.Namespace) -> int:
+def _release(options: argparse.Namespace) -> None:
     print("released" if held.release() else "it was not held")
     _report()
-    return 0
 
 
 def _report() -> None:

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deeplearning health")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
-    def add(name: str, action: Callable[[argparse.Namespace], int], purpose: str) -> argparse.ArgumentParser:
+    def add(name: str, action: Callable[[argparse.Namespace], int | None], purpose: str) -> argparse.ArgumentParser:
         added = actions.add_parser(name, help=purpose)
         added.set_defaults(action=action)
         return added
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     receive.add_argument("address", help="the only address that may send")
     add("losses", _losses, "what EFA has lost and sent again here; prints JSON")
     options = parser.parse_args(argv)
-    return int(options.action(options))
+    return int(options.action(options) or 0)
 
 
 def _token(text: str) -> str:
@@ -63,13 +63,12 @@ def _token(text: str) -> str:
     return text
 
 
-def _begin(options: argparse.Namespace) -> int:
+def _begin(options: argparse.Namespace) -> None:
     config = read_config()
     try:
         probes.write_token_file(config.efs_mount, _folder(config, options.token), this_member(read_applied()).alias)
     except (OSError, DeadlineExceeded) as error:
         raise UserError(f"{config.efs_mount} cannot be written to: {probes.problem_of(error)}.") from None
-    return 0
 
 
 def _folder(config: Config, token: str) -> Path:
@@ -118,7 +117,7 @@ def _training(options: argparse.Namespace) -> int:
     return _print(results, framework=options.framework)
 
 
-def _send(options: argparse.Namespace) -> int:
+def _send(options: argparse.Namespace) -> None:
     members = read_applied()
     own, ssh = this_member(members), probes.as_user(read_config().user)
     addresses = {member.alias: member.private_ip for member in members.members}
@@ -129,12 +128,10 @@ def _send(options: argparse.Namespace) -> int:
         except OSError:
             speeds[alias] = 0.0
     print(json.dumps(speeds))
-    return 0
 
 
-def _losses(options: argparse.Namespace) -> int:
+def _losses(options: argparse.Namespace) -> None:
     print(json.dumps(efa.losses()))
-    return 0
 
 
 def _check_cluster(members: Members, own: Member, config: Config, token: str, floor: float) -> list[Check]:

@@ -8,22 +8,23 @@ from deeplearning.contract import paths
 from deeplearning.members.unchanged import is_unchanged
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
+    if argv == ["report", "--repeated"] and os.path.exists(paths.CONFIGURING):
+        return
     if argv == ["apply", "--repeated"]:
         if os.path.exists(paths.MASTER_ADDRESS):
             from deeplearning.upkeep import commands
 
             commands.main(["address", "--repeated"])
         if is_unchanged():
-            return 0
+            return
     if argv == ["publish", "--repeated"]:
         from deeplearning.members.check_times import should_check
 
         if not should_check():
-            return 0
+            return
     from deeplearning.upkeep import commands
 
-    code = commands.main(argv)
+    commands.main(argv)
     if argv == ["report", "--repeated"]:
-        return commands.main(["load", "--repeated"])
-    return code
+        commands.main(["load", "--repeated"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -28,13 +27,16 @@ from deeplearning.runs.allocation import nodes_in_use
 from deeplearning.upkeep import money_guard
 from deeplearning.views import metrics
 
-Action = Callable[[argparse.Namespace], int]
+Action = Callable[[argparse.Namespace], None]
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     options = _parser().parse_args(argv)
     action: Action = options.action
-    return _run_for_timer(action, options) if getattr(options, "repeated", False) else action(options)
+    if getattr(options, "repeated", False):
+        _run_for_timer(action, options)
+    else:
+        action(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,43 +73,37 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run_for_timer(action: Action, options: argparse.Namespace) -> int:
+def _run_for_timer(action: Action, options: argparse.Namespace) -> None:
     """Print an error only when it is new. Otherwise a timer would fill the journal with it."""
     last_error = f"{paths.RUNTIME}/{options.name}.refusal"
     try:
-        code = action(options)
+        action(options)
     except (UserError, OSError) as error:
         if atomic_file.write_if_changed(last_error, f"{error}\n"):
             print(error, file=sys.stderr)
-        return 0
-    if atomic_file.remove(last_error):
-        print(f"members {options.name}: recovered")
-    return code
+    else:
+        if atomic_file.remove(last_error):
+            print(f"members {options.name}: recovered")
 
 
-def _report(options: argparse.Namespace) -> int:
-    if options.repeated and os.path.exists(paths.CONFIGURING):
-        return 0
+def _report(options: argparse.Namespace) -> None:
     changed, fault = report(read_config(), trust_cache=options.repeated)
     _print(options, changed, {"changed": changed, "fault": fault}, "reported" if changed else "nothing new to report")
     if fault:
         raise UserError(f"{fault}.")
-    return 0
 
 
-def _load(options: argparse.Namespace) -> int:
-    if options.repeated and os.path.exists(paths.CONFIGURING):
-        return 0
+def _load(options: argparse.Namespace) -> None:
     config = read_config()
-    return _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
+    _print(options, False, load.publish(config.efs_mount, config.cluster, machine.instance_id()), "written")
 
 
-def _metrics(options: argparse.Namespace) -> int:
+def _metrics(options: argparse.Namespace) -> None:
     metrics.write(read_config())
-    return _print(options, False, {"path": paths.METRICS}, "written")
+    _print(options, False, {"path": paths.METRICS}, "written")
 
 
-def _publish(options: argparse.Namespace) -> int:
+def _publish(options: argparse.Namespace) -> None:
     config = read_config()
     aws = AwsClient(config.region)
 
@@ -116,7 +112,7 @@ def _publish(options: argparse.Namespace) -> int:
 
     try:
         if options.repeated and is_quiet(config, aws, usage):
-            return 0
+            return
         outcome = publish(config, aws, usage)
     finally:
         # Also if the list cannot be published: the idle end comes closer.
@@ -127,41 +123,38 @@ def _publish(options: argparse.Namespace) -> int:
     _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
     if outcome.left_out:
         raise UserError(" ".join(outcome.left_out))
-    return 0
 
 
-def _apply(options: argparse.Namespace) -> int:
+def _apply(options: argparse.Namespace) -> None:
     config = read_config()
     outcome = apply(config, lambda: AwsClient(config.region))
     summary = f"generation {outcome.generation} {'applied' if outcome.changed else 'is in place'}"
-    return _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
+    _print(options, outcome.changed, dataclasses.asdict(outcome), summary)
 
 
-def _address(options: argparse.Namespace) -> int:
+def _address(options: argparse.Namespace) -> None:
     allocation = atomic_file.read_or_none(paths.MASTER_ADDRESS)
     config = read_config()
     changed = bool(allocation) and associate(read_applied(), AwsClient(config.region), str(allocation))
-    return _print(options, changed, {"changed": changed}, "associated" if changed else "nothing to do")
+    _print(options, changed, {"changed": changed}, "associated" if changed else "nothing to do")
 
 
-def _forget(options: argparse.Namespace) -> int:
+def _forget(options: argparse.Namespace) -> None:
     changed = unapply()
-    return _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
+    _print(options, changed, {"changed": changed}, "forgotten" if changed else "nothing to forget")
 
 
-def _print(options: argparse.Namespace, changed: bool, outcome: dict[str, Any], summary: str) -> int:
-    """Print the outcome of an action, which has succeeded, and return 0."""
+def _print(options: argparse.Namespace, changed: bool, outcome: dict[str, Any], summary: str) -> None:
+    """Print the outcome of an action, which has succeeded."""
     if options.json:
         print(json.dumps(outcome))
     elif changed or not getattr(options, "repeated", False):
         print(summary)
-    return 0
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> None:
     members = read_applied()
     print(json.dumps(dataclasses.asdict(members)) if options.json else _table(members))
-    return 0
 
 
 def _table(members: Members) -> str:
@@ -174,12 +167,9 @@ def _table(members: Members) -> str:
     return "\n".join([*text_table(rows), count])
 
 
-def _wait(options: argparse.Namespace) -> int:
+def _wait(options: argparse.Namespace) -> None:
     end = time.monotonic() + options.timeout
-    while True:
-        reason = _reason_to_wait(options.count, options.generation)
-        if not reason:
-            return 0
+    while reason := _reason_to_wait(options.count, options.generation):
         if time.monotonic() >= end:
             raise UserError(f"after {options.timeout:g} s {reason}.")
         time.sleep(1)

@@ -19,7 +19,7 @@ SERVER = loopback.LoopbackServer("The status page", "deeplearning-page.service",
 Page = Callable[[], str]
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning page", description="The status page of this cluster.")
     parser.add_argument("verb", choices=["start", "stop", "serve"], help="serve: in this process, until it is ended")
     parser.add_argument("--port", type=int, default=PORTS[0], help="of serve (default: %(default)s)")
@@ -28,9 +28,8 @@ def main(argv: list[str]) -> int:
     if options.verb == "serve":
         with PageServer(options.port, config.cluster, lambda: page(config)) as server:
             server.serve_forever()
-        return 0
-    print(json.dumps(start(config) if options.verb == "start" else loopback.stop(SERVER.unit)))
-    return 0
+    else:
+        print(json.dumps(start(config) if options.verb == "start" else loopback.stop(SERVER.unit)))
 
 
 def start(config: Config) -> dict[str, Any]:

@@ -22,12 +22,11 @@ ENDED_RUNS = 5
 """The most runs that have ended to describe."""
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     argparse.ArgumentParser("deeplearning status", description="Describe members and runs; prints JSON.").parse_args(
         argv
     )
     print(json.dumps(status(read_config())))
-    return 0
 
 
 def status(config: Config) -> dict[str, Any]:

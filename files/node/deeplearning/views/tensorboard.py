@@ -20,7 +20,7 @@ PORTS = range(6006, 6106)
 UNIT = "deeplearning-tensorboard"
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning tensorboard", description="TensorBoard on this node.")
     parser.add_argument("verb", choices=["check", "start", "stop"], help="JSON is printed")
     parser.add_argument("run", help="the run's id, or all")
@@ -34,7 +34,6 @@ def main(argv: list[str]) -> int:
     else:
         answer = {"installed": bool(_programs(options.run, read_config()))}
     print(json.dumps(answer))
-    return 0
 
 
 def start(run: str, config: Config) -> dict[str, Any]:
