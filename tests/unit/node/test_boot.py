@@ -72,16 +72,8 @@ def test_variables_are_what_node_yml_takes() -> None:
     assert (variables["deeplearning_private_name"], variables["deeplearning_private_address"]) == names
 
 
-class Steps:
-    def __init__(self) -> None:
-        self.begun: list[str] = []
-
-    def begin(self, step: str) -> None:
-        self.begun.append(step)
-
-
 def test_its_output_is_logged_and_ends_with_the_failed_task(booted: Boot) -> None:
-    steps = Steps()
+    steps: list[str] = []
     output = [
         "TASK [a : x] *\n",
         "ok: [i]\n",
@@ -91,8 +83,8 @@ def test_its_output_is_logged_and_ends_with_the_failed_task(booted: Boot) -> Non
         "PLAY RECAP ***\n",
         "i : ok=1\n",
     ]
-    assert playbook.follow(output, steps) == ["TASK [y] *", "fatal: [i]"]
-    assert steps.begun == ["a", ""] and booted.log == "".join(output)
+    assert playbook.follow(output, steps.append) == ["TASK [y] *", "fatal: [i]"]
+    assert steps == ["a", ""] and booted.log == "".join(output)
 
 
 ANSIBLE = """
@@ -102,18 +94,17 @@ def main():
     print("TASK [red.blue.efs_mount : Mount it] ****")
     print(json.dumps(sys.argv[1:]))
     print(os.environ["ANSIBLE_COLLECTIONS_PATH"])
-    return int(sys.argv[1] == "--version") or {code}
-"""
+    return int(sys.argv[1] == "--version")"""
 
 
-def bundle(folder: Path, code: int = 0) -> Path:
-    """A bundle whose Ansible prints its arguments."""
+def bundle(folder: Path, program: str = ANSIBLE) -> Path:
+    """A bundle with a program in the place of Ansible, which usually prints its arguments."""
     wheels = folder / "bundle/wheels"
     wheels.mkdir(parents=True)
     with zipfile.ZipFile(wheels / "ansible_core-2.19.14-py3-none-any.whl", "w") as file:
         for name in ("ansible/__init__.py", "ansible/cli/__init__.py", "ansible_test/huge.py"):
             file.writestr(name, "")
-        file.writestr("ansible/cli/playbook.py", ANSIBLE.format(code=code))
+        file.writestr("ansible/cli/playbook.py", program)
     (folder / "bundle/boot.json").write_text(json.dumps(SETTINGS))
     return folder / "bundle"
 
@@ -156,7 +147,7 @@ def test_a_report_that_cannot_be_read_is_written_again(booted: Boot, tmp_path: P
 
 @pytest.mark.usefixtures("quiet_system")
 def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
-    assert configuring.configure(booted.machine(), str(bundle(tmp_path, code=2))) == 1
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert booted.aws.reports[-1]["log"][0].startswith("TASK [red.blue.efs_mount")
     assert booted.aws.actions()[-1] == "CompleteLifecycleActionABANDON"
@@ -454,6 +445,7 @@ def test_the_systems_own_python_is_used_from_3_11_on(
             system.find_python(print)
 
 
+@pytest.mark.usefixtures("quiet_system")
 def test_ansible_runs_with_an_environment_of_its_own(
     booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,10 +455,8 @@ def test_ansible_runs_with_an_environment_of_its_own(
     assert environment["ANSIBLE_COLLECTIONS_PATH"] == "/bundle/collections"
     # No package asks anything, and none restarts services.
     assert (environment["DEBIAN_FRONTEND"], environment["NEEDRESTART_SUSPEND"]) == ("noninteractive", "1")
-    wheels = system.unpack_wheels(str(bundle(tmp_path)))
-    program = Path(wheels, "ansible/cli/playbook.py")
-    program.write_text("import json, os, sys\n\ndef main():\n    print(json.dumps([os.getcwd(), dict(os.environ)]))\n")
-    playbook.play("node.yml", sys.executable, wheels, str(tmp_path / "bundle"), INSTANCE, {"a": 1}, Steps())
+    program = "import json, os, sys\n\ndef main():\n    print(json.dumps([os.getcwd(), dict(os.environ)]))\n"
+    playbook.play("node.yml", booted.machine(), str(bundle(tmp_path, program)), {"a": 1}, [].append)
     folder, own = json.loads(booted.log)
     assert folder == str(tmp_path / "bundle")
     assert {**playbook.environment(folder), "LC_CTYPE": own.get("LC_CTYPE")} == {"LC_CTYPE": None, **own}
@@ -540,6 +530,6 @@ def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, ba
 def test_a_machine_whose_frameworks_fail_reports_it_and_goes_on_running(
     booted: Boot, baked: Path, tmp_path: Path
 ) -> None:
-    assert baking.bake(booted.machine(), str(bundle(tmp_path, code=2))) == 1
+    assert baking.bake(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert (baked / "etc/ssh/ssh_host_ed25519_key").exists() and not (tmp_path / "called").exists()

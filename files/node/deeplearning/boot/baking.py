@@ -49,14 +49,12 @@ def bake(machine: OwnMachine, folder: str) -> int:
 def prepare(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
-    python = system.find_python(machine.log)
-    wheels = system.unpack_wheels(folder)
     variables = {
         **playbook.LOCAL,
         "bake_frameworks": machine.parameters["frameworks"],
         "deeplearning_gpus": machine.parameters["gpus"],
     }
-    playbook.play("bake.yml", python, wheels, folder, machine.instance_id, variables, steps)
+    playbook.play("bake.yml", machine, folder, variables, steps.begin)
     steps.begin("clean")
     for service in STOPPED:
         programs.run("systemctl", "stop", service)

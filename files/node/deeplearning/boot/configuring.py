@@ -65,7 +65,7 @@ def succeeds(machine: OwnMachine, steps: ReportedSteps, action: Callable[[], Non
         action()
         return True
     except playbook.PlaybookError as error:
-        machine.fail(steps.step, error.lines)
+        machine.fail(steps.step, error.args)
     except (UserError, OSError) as error:
         machine.fail(steps.step, [str(error)])
     return False
@@ -76,13 +76,11 @@ def run_steps(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     system.defer_updates()
     if machine.parameters["address"]:
         take_address(machine)
-    python = system.find_python(machine.log)
-    wheels = system.unpack_wheels(folder)
     with open(f"{folder}/boot.json", encoding="utf-8") as file:
         settings = json.load(file)
     names = (machine.metadata("local-hostname"), machine.metadata("local-ipv4"))
     variables = playbook.variables(settings, machine.parameters, *names)
-    playbook.play("node.yml", python, wheels, folder, machine.instance_id, variables, steps)
+    playbook.play("node.yml", machine, folder, variables, steps.begin)
     confirm_report(machine)
 
 

@@ -1,4 +1,4 @@
-"""Run node.yml of the bundle on this machine, and follow its output."""
+"""Run a playbook of the bundle on this machine, and follow its output."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from deeplearning.boot import system
+from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract.boot import COLLECTION, FOLDER, LOG
 from deeplearning.contract.report import MAX_LINES
 
@@ -27,15 +29,7 @@ LOCAL = {
 
 
 class PlaybookError(Exception):
-    """The playbook failed."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__(lines[-1] if lines else "")
-        self.lines = lines
-
-
-class Steps(Protocol):
-    def begin(self, step: str) -> None: ...
+    """The playbook failed. The arguments are its last lines."""
 
 
 def variables(
@@ -54,11 +48,6 @@ def variables(
         "deeplearning_private_name": private_name,
         "deeplearning_private_address": private_address,
     }
-
-
-def command(name: str, python: str, wheels: str, folder: str, instance_id: str, variables_file: str) -> list[str]:
-    playbook = f"{folder}/{COLLECTION}/playbooks/{name}"
-    return [python, "-I", "-c", MAIN, wheels, "-i", f"{instance_id},", "-e", f"@{variables_file}", playbook]
 
 
 def environment(folder: str) -> dict[str, str]:
@@ -82,21 +71,15 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def play(
-    name: str,
-    python: str,
-    wheels: str,
-    folder: str,
-    instance_id: str,
-    extra_variables: Mapping[str, Any],
-    steps: Steps,
+    name: str, machine: OwnMachine, folder: str, extra_variables: Mapping[str, Any], begin: Callable[[str], None]
 ) -> None:
-    """Raise PlaybookError if the playbook fails."""
-    variables_file = f"{folder}/variables.json"
+    """Run a playbook by the bundle's Ansible. `begin`: called with each step. Raise PlaybookError if it fails."""
+    python, wheels = system.find_python(machine.log), system.unpack_wheels(folder)
+    playbook, variables_file = f"{folder}/{COLLECTION}/playbooks/{name}", f"{folder}/variables.json"
     with open(variables_file, "w", encoding="utf-8") as file:
         json.dump(extra_variables, file)
-    argv = command(name, python, wheels, folder, instance_id, variables_file)
     with subprocess.Popen(
-        argv,
+        [python, "-I", "-c", MAIN, wheels, "-i", f"{machine.instance_id},", "-e", f"@{variables_file}", playbook],
         cwd=folder,
         env=environment(folder),
         stdin=subprocess.DEVNULL,
@@ -105,12 +88,12 @@ def play(
         text=True,
         errors="replace",
     ) as process:
-        lines = follow(process.stdout or (), steps)
+        lines = follow(process.stdout or (), begin)
     if process.returncode:
-        raise PlaybookError(lines)
+        raise PlaybookError(*lines)
 
 
-def follow(output: Iterable[str], steps: Steps) -> list[str]:
+def follow(output: Iterable[str], begin: Callable[[str], None]) -> list[str]:
     """Write the output to the log, report its steps, and return its last lines."""
     last: deque[str] = deque(maxlen=MAX_LINES)
     is_recap = False
@@ -119,7 +102,7 @@ def follow(output: Iterable[str], steps: Steps) -> list[str]:
             log.write(line)
             log.flush()
             if task := TASK.match(line):
-                steps.begin(step_of(task))
+                begin(step_of(task))
                 last.clear()
             is_recap = is_recap or line.startswith("PLAY RECAP")
             if line.strip() and not is_recap:
