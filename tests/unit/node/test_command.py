@@ -267,10 +267,6 @@ def test_figures_and_loads_are_written_where_they_are_read(
         assert capsys.readouterr() == ("", "")
         commands.main(["load", "--json"])
         assert json.loads(capsys.readouterr().out)["instance_id"] == instance(1)
-        Path(paths.CONFIGURING).touch()
-        Path(paths.load(cluster.config.efs_mount, "demo"), f"{instance(1)}.json").unlink()
-        commands.main(["load", "--repeated"])
-        assert not os.listdir(paths.load(cluster.config.efs_mount, "demo"))
 
 
 @pytest.mark.parametrize(

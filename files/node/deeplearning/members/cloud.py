@@ -65,12 +65,7 @@ class Cloud:
         self._bucket = bucket
 
     def groups(self) -> Groups:
-        groups = self._aws.pages(
-            "autoscaling",
-            "describe_auto_scaling_groups",
-            "AutoScalingGroups",
-            AutoScalingGroupNames=[self._master, self._workers],
-        )
+        groups = describe_groups(self._aws, self._master, self._workers)
         by_name = {group["AutoScalingGroupName"]: group for group in groups}
         return Groups(
             sum(group["DesiredCapacity"] for group in groups),
@@ -192,6 +187,10 @@ class EmrCloud(Cloud):
         elif not busy and current != self._idle_seconds:
             policy = {"IdleTimeout": self._idle_seconds}
             self._aws.call("emr", "put_auto_termination_policy", **cluster, AutoTerminationPolicy=policy)
+
+
+def describe_groups(aws: AwsClient, *names: str) -> list[dict[str, Any]]:
+    return aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", AutoScalingGroupNames=[*names])
 
 
 def instances_of(aws: AwsClient, job_flow: str, kind: str) -> list[dict[str, Any]]:

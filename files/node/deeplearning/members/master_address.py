@@ -14,6 +14,7 @@ from deeplearning.aws import AwsClient
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.hosts import primary_interface
 from deeplearning.contract.names import Names
+from deeplearning.members.cloud import describe_groups
 from deeplearning.members.member_list import Members, this_member
 
 UNREACHABLE_SECONDS = 60.0
@@ -53,12 +54,7 @@ def is_reachable(address: str) -> bool:
 
 
 def _associate(aws: AwsClient, cluster: str, allocation: str) -> bool:
-    groups = aws.pages(
-        "autoscaling",
-        "describe_auto_scaling_groups",
-        "AutoScalingGroups",
-        AutoScalingGroupNames=[Names(cluster).master_group],
-    )
+    groups = describe_groups(aws, Names(cluster).master_group)
     ids = [item["InstanceId"] for group in groups for item in group["Instances"] if _comes(item["LifecycleState"])]
     if not ids:
         return False

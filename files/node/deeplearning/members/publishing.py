@@ -31,7 +31,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import MEMBER_STATES, instance_of, key_of
 from deeplearning.members import check_times, cloud, published_list, ranks, signing
 from deeplearning.members.cloud import Groups, StoredReport
-from deeplearning.members.member_list import Members, read_applied
+from deeplearning.members.member_list import read_applied
 from deeplearning.members.ranks import Instance
 from deeplearning.members.unchanged import is_unchanged
 
@@ -108,28 +108,26 @@ class Publisher:
         groups = self._fence()
         machines = self._cloud.machines(groups)
         current = self._current_list()
-        current_ranks = {member.instance_id: member.rank for member in current.members} if current else {}
+        current_ranks = {member["instance_id"]: member["rank"] for member in current["members"]} if current else {}
         assigned = ranks.assign(machines, current_ranks)
         self._cloud.set_ranks(ranks.to_tag(machines, assigned))
-        outcome = self._publish_list(groups, machines, assigned, current)
-        now = usage()
-        runs = {id_: now.nodes.get(hosts.host_name(rank), "") for id_, rank in assigned.items()}
-        self._cloud.mark_used(machines, runs, now.busy)
-        self.seen = _seen(groups, now)
-        return outcome
-
-    def _publish_list(
-        self, groups: Groups, machines: Sequence[Instance], assigned: Mapping[str, int], current: Members | None
-    ) -> PublishOutcome:
         stored = self._stored_reports(machines)
         reports, left_out = self._reports(machines, stored)
         if self._own_id not in reports:
             raise UserError("this master has not reported itself: run `deeplearning members report` first.")
         self.settled = {*groups.masters, *groups.workers} <= set(reports)
         content = self._content(groups, machines, assigned, reports)
-        if current and not self._is_new(content, current):
-            return PublishOutcome(current.generation, False, left_out)
-        return PublishOutcome(self._write(content, stored, reports[self._own_id]["host_keys"]), True, left_out)
+        # An old list that was put back over a newer one is signed as well.
+        if current and current["generation"] >= self._applied_generation() and content.items() <= current.items():
+            outcome = PublishOutcome(current["generation"], False, left_out)
+        else:
+            generation = self._write(content, stored, reports[self._own_id]["host_keys"])
+            outcome = PublishOutcome(generation, True, left_out)
+        now = usage()
+        runs = {id_: now.nodes.get(hosts.host_name(rank), "") for id_, rank in assigned.items()}
+        self._cloud.mark_used(machines, runs, now.busy)
+        self.seen = _seen(groups, now)
+        return outcome
 
     def _content(
         self, groups: Groups, machines: Sequence[Instance], assigned: Mapping[str, int], reports: Reports
@@ -156,18 +154,14 @@ class Publisher:
             )
         return groups
 
-    def _current_list(self) -> Members | None:
+    def _current_list(self) -> dict[str, Any] | None:
         """Return the published list if nodes accept it. Any other is replaced."""
         with contextlib.suppress(UserError):
             record = published_list.record_of(published_list.content_of(self._path))
-            members = published_list.check(record, self._config)
+            published_list.check(record, self._config)
             signing.check_signature(record, self._config, lambda: self._aws)
-            return members
+            return record
         return None
-
-    def _is_new(self, content: Mapping[str, Any], current: Members) -> bool:
-        # An old list that was put back over a newer one is signed as well.
-        return current.generation < self._applied_generation() or content_of(current) != content
 
     def _applied_generation(self) -> int:
         """Return the generation that this node uses."""
@@ -239,7 +233,7 @@ class Publisher:
 
     def _next_generation(self, stored: Mapping[str, StoredReport]) -> int:
         current = self._current_list()
-        newest = max(current.generation if current else 0, self._applied_generation())
+        newest = max(current["generation"] if current else 0, self._applied_generation())
         masters = {instance_id for instance_id, item in stored.items() if self._is_of_master_role(instance_id, item)}
         # All nodes of EMR have one role, and its only master is never replaced.
         if masters == {self._own_id} or self._config.job_flow:
@@ -263,20 +257,6 @@ def member_record(item: Instance, rank: int, reported: Mapping[str, Any], master
         "slots": max(1, reported["gpus"]) if trains else 0,
         "host_keys": reported["host_keys"],
         "state": reported["state"],
-    }
-
-
-def content_of(members: Members) -> dict[str, Any]:
-    """Return a list's content, without its time and author."""
-    return {
-        "schema": schema.VERSION,
-        "cluster": members.cluster,
-        "cluster_id": members.cluster_id,
-        "desired": members.desired,
-        "members": [
-            {**vars(member), "aliases": list(member.aliases), "host_keys": list(member.host_keys)}
-            for member in members.members
-        ],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deeplearning.config import Config
@@ -28,11 +28,14 @@ END = "# END deeplearning\n"
 NOTE = "# Written by `deeplearning members apply`: what is changed here is lost.\n"
 
 
+Lines = Callable[[Members, Mapping[str, str]], str]
+"""Renders the list and the environment."""
+
+
 @dataclass(frozen=True)
 class Target:
     path: str
-    lines: Callable[[Members, dict[str, str]], str]
-    """Renders the list and the environment."""
+    lines: Lines
     shared: bool = False
     """Other programs write the file too: ours is a block in it."""
     emr: bool = False
@@ -60,51 +63,39 @@ def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
     }
 
 
-def _workers(members: Members, variables: dict[str, str]) -> str:
-    return "".join(f"{member.alias}\n" for member in members.training)
+def _each(line: Callable[[Member], str]) -> Lines:
+    """Return what renders a line for each member."""
+    return lambda members, _variables: "".join(f"{line(member)}\n" for member in members.members)
 
 
-def _hostfile(members: Members, variables: dict[str, str]) -> str:
-    return "".join(f"{member.alias} slots={member.slots}\n" for member in members.training)
+def _each_training(line: Callable[[Member], str]) -> Lines:
+    """Do the same for the members that train."""
+    return lambda members, _variables: "".join(f"{line(member)}\n" for member in members.training)
 
 
-def _addresses(members: Members, variables: dict[str, str]) -> str:
-    return "".join(f"{member.private_ip}\n" for member in members.training)
-
-
-def _worker_ips(members: Members, variables: dict[str, str]) -> str:
+def _worker_ips(members: Members, variables: Mapping[str, str]) -> str:
     addresses = sorted(ipaddress.IPv4Address(member.private_ip) for member in members.members)
     return "".join(f"{address}\n" for address in addresses)
 
 
-def _hosts(members: Members, variables: dict[str, str]) -> str:
-    # A lookup by address returns the first name of a line.
-    return "".join(f"{member.private_ip} {' '.join(member.aliases)}\n" for member in members.members)
-
-
-def _profile(members: Members, variables: dict[str, str]) -> str:
+def _profile(members: Members, variables: Mapping[str, str]) -> str:
     return NOTE + "".join(f"export {name}={value}\n" for name, value in variables.items())
 
 
-def _environment(members: Members, variables: dict[str, str]) -> str:
+def _environment(members: Members, variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in variables.items())
 
 
-def _manager(members: Members, variables: dict[str, str]) -> str:
+def _manager(members: Members, variables: Mapping[str, str]) -> str:
     assignments = " ".join(f"{name}={value}" for name, value in variables.items())
     return f"{NOTE}[Manager]\nDefaultEnvironment={assignments}\n"
 
 
-def _known_hosts(members: Members, variables: dict[str, str]) -> str:
+def _known_hosts(members: Members, variables: Mapping[str, str]) -> str:
     return "".join(f"{','.join(_names(member))} {key}\n" for member in members.members for key in member.host_keys)
 
 
-def _equivalent(members: Members, variables: dict[str, str]) -> str:
-    # sshd compares addresses (UseDNS no): names would never match.
-    return "".join(f"{member.private_ip}\n" for member in members.members)
-
-
-def _ssh_config(members: Members, variables: dict[str, str]) -> str:
+def _ssh_config(members: Members, variables: Mapping[str, str]) -> str:
     names = " ".join(name for member in members.members for name in _names(member))
     options = (
         "ForwardAgent yes",
@@ -116,11 +107,11 @@ def _ssh_config(members: Members, variables: dict[str, str]) -> str:
     return f"{NOTE}Host {names}\n" + "".join(f"    {option}\n" for option in options)
 
 
-def _node_targets(members: Members, variables: dict[str, str]) -> str:
+def _node_targets(members: Members, variables: Mapping[str, str]) -> str:
     return _scraped(members.members, ports.NODE_EXPORTER)
 
 
-def _gpu_targets(members: Members, variables: dict[str, str]) -> str:
+def _gpu_targets(members: Members, variables: Mapping[str, str]) -> str:
     return _scraped([member for member in members.members if member.gpus], ports.DCGM_EXPORTER)
 
 
@@ -141,15 +132,17 @@ def _names(member: Member) -> tuple[str, ...]:
 
 
 TARGETS = (
-    Target(paths.WORKERS, _workers),
-    Target(paths.HOSTFILE, _hostfile),
-    Target(paths.ADDRESSES, _addresses),
-    Target(HOSTS, _hosts, shared=True),
+    Target(paths.WORKERS, _each_training(lambda member: member.alias)),
+    Target(paths.HOSTFILE, _each_training(lambda member: f"{member.alias} slots={member.slots}")),
+    Target(paths.ADDRESSES, _each_training(lambda member: member.private_ip)),
+    # A lookup by address returns the first name of a line.
+    Target(HOSTS, _each(lambda member: f"{member.private_ip} {' '.join(member.aliases)}"), shared=True),
     Target(PROFILE, _profile),
     Target(ENVIRONMENT, _environment, shared=True),
     Target(MANAGER, _manager),
     Target(KNOWN_HOSTS, _known_hosts, shared=True),
-    Target(EQUIVALENT, _equivalent),
+    # sshd compares addresses (UseDNS no): names would never match.
+    Target(EQUIVALENT, _each(lambda member: member.private_ip)),
     Target(SSH_CONFIG, _ssh_config),
     Target(WORKER_IP_FILE, _worker_ips, emr=True),
     Target(paths.NODE_TARGETS, _node_targets, monitoring=True),
