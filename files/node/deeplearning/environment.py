@@ -16,14 +16,10 @@ def main(argv: list[str]) -> None:
         description='Prints the line that activates a framework. Example: eval "$(deeplearning env pytorch)"',
     )
     parser.add_argument("framework", nargs="?", help="default: the cluster's default framework")
-    print(activation(parser.parse_args(argv).framework or default_framework()))
-
-
-def default_framework() -> str:
-    framework = read_config().default_framework
+    framework = parser.parse_args(argv).framework or read_config().default_framework
     if not framework:
         raise UserError("this cluster has no default framework: name one. Example: deeplearning env tensorflow")
-    return framework
+    print(activation(framework))
 
 
 def activation(framework: str) -> str:

@@ -17,7 +17,7 @@ from deeplearning.contract import bounded_program, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.data import staging
 from deeplearning.gpus import cli as gpus_cli
-from deeplearning.gpus import evidence, in_use, nvml
+from deeplearning.gpus import evidence, nvml
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.reading import Gpu, Reading
 from deeplearning.runs import survey, units
@@ -433,9 +433,9 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
 
 def test_many_processes_are_counted_and_the_service_of_mps_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Reading(gpus=(Gpu(0, processes=tuple(2**22 + number for number in range(1, 12))),))
-    assert in_use.holders(held).endswith(f"process {2**22 + 8}, 3 more")
-    monkeypatch.setattr(in_use.atomic_file, "read_or_none", lambda path: "nvidia-cuda-mps\n")
-    assert in_use.holders(held) == ""
+    assert evidence.holders(held).endswith(f"process {2**22 + 8}, 3 more")
+    monkeypatch.setattr(evidence.atomic_file, "read_or_none", lambda path: "nvidia-cuda-mps\n")
+    assert evidence.holders(held) == ""
 
 
 @pytest.mark.parametrize(

@@ -76,19 +76,16 @@ def name_of(data: str) -> str:
 
 def show(request: StagingRequest, key: str = "") -> dict[str, Any]:
     """Return whether the data is there, and how much of the file with checksum `key` the operator has sent."""
-    if request.is_in_place:
-        path = _existing_folder(request)
-        return {"there": True, "path": str(path), "generated": _is_generated(path), "received": 0}
-    received = request.incoming / key
-    is_complete = _is_complete(request.path)
+    path, received = _existing_folder(request) if request.is_in_place else request.path, request.incoming / key
+    is_complete = request.is_in_place or _is_complete(path)
     if is_complete:
         _check_version(request)
     elif request.is_folder:
         _staged_source(request)
     return {
         "there": is_complete,
-        "path": str(request.path),
-        "generated": _is_generated(request.path),
+        "path": str(path),
+        "generated": (path / GENERATED_MARKER).exists(),
         "received": received.stat().st_size if key and received.is_file() else 0,
     }
 
@@ -126,8 +123,8 @@ def _staged_source(request: StagingRequest) -> Path | Source | None:
 
 def _check_version(request: StagingRequest) -> None:
     """Raise UserError if the node's own copy is another version than what is staged now. Not all data has versions."""
-    own = marker_of(request.path).get("version")
-    if not (own and request.on_node and request.is_folder):
+    own = marker_of(request.path).get("version") if request.on_node and request.is_folder else None
+    if not own:
         return
     archives = request.archives()
     if request.shared.is_dir():
@@ -179,10 +176,6 @@ def receive(
             output.write(chunk)
             progress.add(len(chunk))
     return {"path": str(file)}
-
-
-def _is_generated(path: Path) -> bool:
-    return (path / GENERATED_MARKER).exists()
 
 
 def _is_complete(path: Path) -> bool:

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from deeplearning import programs
-from deeplearning.contract import schema
-from deeplearning.gpus import faults, in_use, kernel_log
+from deeplearning.contract import atomic_file, schema
+from deeplearning.gpus import faults, kernel_log
 from deeplearning.gpus.faults import LEVELS, MOST_TEXT, Fault
 from deeplearning.gpus.reading import Gpu, Reading
 
 MOST_FAULTS = 64
+MOST_HOLDERS = 8
+SERVICES = ("nvidia-cuda-mps",)
+"""As Linux cuts the name: nvidia-cuda-mps-server holds a little memory for as long as a person has MPS on."""
 _BUS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 FAULT = {"level": schema.one_of(*LEVELS), "text": schema.text(MOST_TEXT)}
 
@@ -45,7 +48,7 @@ class Evidence:
     buses: tuple[str, ...] = ()
     """Each GPU's place on the bus as /sys writes it; empty where that is not known."""
     in_use: str = ""
-    """Which processes hold memory of which GPUs, as a part of a sentence; empty if none does."""
+    """What `holders` returns."""
 
 
 def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
@@ -58,8 +61,24 @@ def collect(reading: Reading, expected: int | None, after: int) -> Evidence:
         log=_few(faults.of_log((text for _number, text in messages), faults.gpu_names(reading.gpus))),
         reading=shown,
         buses=tuple(bus_of(gpu) for gpu in reading.gpus),
-        in_use=programs.printable(in_use.holders(reading)),
+        in_use=programs.printable(holders(reading)),
     )
+
+
+def holders(reading: Reading) -> str:
+    """Return which processes hold memory of which GPUs, as a part of a sentence; empty if none does.
+
+    A killed process does so until the driver has freed all of it.
+    """
+    names = []
+    for gpu in reading.gpus:
+        for process in gpu.processes:
+            program = (atomic_file.read_or_none(f"/proc/{process}/comm") or "").strip()
+            if program not in SERVICES:
+                name = f" ({program})" if program else ""
+                names.append(f"GPU {gpu.index} holds memory of process {process}{name}")
+    more = len(names) - MOST_HOLDERS
+    return ", ".join([*names[:MOST_HOLDERS], *([f"{more} more"] if more > 0 else [])])
 
 
 def bus_of(gpu: Gpu) -> str:

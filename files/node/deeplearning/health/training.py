@@ -32,16 +32,12 @@ START_SECONDS, DAEMON_SECONDS = 30.0, 0.25
 WAIT_SECONDS = 30.0
 """Until the run has its nodes, in addition to the survey."""
 POLL_SECONDS = 0.5
-LATE = {
-    "waiting": "the survey of the nodes had not ended",
-    "starting": "not all processes had started",
-    "running": "the framework had not started on all nodes",
-    "summing": "the sum had not ended",
-}
-"""By the state of the run, of which "summing" is the second part of "running"."""
-LATE_WITH_GPUS = {**LATE, "waiting": "the survey of the nodes, with the test of their GPUs, had not ended"}
 # Parameter servers do not reduce over all ranks: the network between nodes is tested by the other distribution.
 REPLACEMENTS = {"parameter_server": "multi_worker_mirrored"}
+
+Limits = Mapping[str, tuple[float, str]]
+"""By the state of the run, of which "summing" is the second part of "running": how many seconds it may be in it, and
+what had not happened then."""
 
 
 def run_checks(
@@ -78,17 +74,18 @@ def run_checks(
         return [Check("all-reduce", preflight, f"not tested: {reason}" if preflight else reason, "refused")]
     folder = Path(json.loads(created.stdout)["run_dir"])
     space = checks.space(shutil.disk_usage(folder).free)
-    late = LATE_WITH_GPUS if _tests_gpus(chosen, processor) else LATE
+    # A node may first have to prove that the framework uses its GPUs.
+    tests_gpus = not processor and any(member.gpus for member in chosen)
     ssh, aliases = probes.as_user(user), [member.alias for member in chosen]
     results: list[Check] = []
     try:
         # Only NCCL uses EFA, and only between nodes.
-        before = losses.read(ssh, aliases) if len(chosen) > 1 and _tests_gpus(chosen, processor) else {}
+        before = losses.read(ssh, aliases) if len(chosen) > 1 and tests_gpus else {}
         if len(chosen) > 1:
             results.append(pairs.check(ssh, chosen))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
-            results += _all_reduce(folder, run_id, chosen, limits(chosen, preflight, processor), late)
+            results += _all_reduce(folder, run_id, chosen, limits(chosen, preflight, tests_gpus))
         if before:
             results.append(losses.check(before, losses.read(ssh, aliases)))
     except subprocess.TimeoutExpired as error:
@@ -100,30 +97,24 @@ def run_checks(
     return [*results, space]
 
 
-def limits(nodes: Sequence[Member], preflight: bool, processor: bool) -> dict[str, float]:
-    """Return how many seconds the run of the sum may be in each of its states."""
-    proof = gpu_proofs.UNIT_SECONDS if _tests_gpus(nodes, processor) else 0.0
+def limits(nodes: Sequence[Member], preflight: bool, tests_gpus: bool) -> Limits:
+    proof, test = (gpu_proofs.UNIT_SECONDS, ", with the test of their GPUs,") if tests_gpus else (0.0, "")
+    waiting, starting = WAIT_SECONDS + survey.longest(nodes) + proof, START_SECONDS + DAEMON_SECONDS * len(nodes)
+    ranks = RANKS_SECONDS * len(nodes)
+    running, summing = (FRAMEWORK_SECONDS, PREFLIGHT_SECONDS) if preflight else (SECONDS, SECONDS)
     return {
-        "waiting": WAIT_SECONDS + survey.longest(nodes) + proof,
-        "starting": START_SECONDS + DAEMON_SECONDS * len(nodes),
-        "running": (FRAMEWORK_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
-        "summing": (PREFLIGHT_SECONDS if preflight else SECONDS) + RANKS_SECONDS * len(nodes),
+        "waiting": (waiting, f"the survey of the nodes{test} had not ended"),
+        "starting": (starting, "not all processes had started"),
+        "running": (running + ranks, "the framework had not started on all nodes"),
+        "summing": (summing + ranks, "the sum had not ended"),
     }
 
 
-def _tests_gpus(nodes: Sequence[Member], processor: bool) -> bool:
-    """Return whether a node may first have to prove that the framework uses its GPUs."""
-    return not processor and any(member.gpus for member in nodes)
-
-
-def _all_reduce(
-    folder: Path, run_id: str, nodes: Sequence[Member], limits: Mapping[str, float], late: Mapping[str, str]
-) -> list[Check]:
+def _all_reduce(folder: Path, run_id: str, nodes: Sequence[Member], limits: Limits) -> list[Check]:
     types = [member.instance_type for member in nodes]
     ended = _run(["start", run_id]).returncode
-    state = "" if ended else _exceeded(folder, limits)
-    if state:
-        return [_late(folder, late[state], limits[state])]
+    if late := not ended and _exceeded(folder, limits):
+        return [late]
     ended = ended or _run(["wait", run_id]).returncode
     measured = json_object(folder / "preflight.json")
     if not measured or (ended and measured["right"]):
@@ -142,8 +133,8 @@ def _all_reduce(
     return [summed, *nccl.checks(measured, json_object(folder / "state.json").get("processes", []))]
 
 
-def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
-    """Wait for the end of a run. Return the state in which it is for longer than its limit; empty if there is none."""
+def _exceeded(folder: Path, limits: Limits) -> Check | None:
+    """Wait for the end of a run. Return what has failed if it is in a state for longer than its limit."""
     state, since = "", 0.0
     while not json_object(folder / "result.json"):
         current = str(json_object(folder / "state.json").get("state"))
@@ -153,10 +144,11 @@ def _exceeded(folder: Path, limits: Mapping[str, float]) -> str:
             current = "summing"
         if current != state:
             state, since = current, time.monotonic()
-        if time.monotonic() - since > limits[state]:
-            return state
+        seconds, what = limits[state]
+        if time.monotonic() - since > seconds:
+            return _late(folder, what, seconds)
         time.sleep(POLL_SECONDS)
-    return ""
+    return None
 
 
 def _late(folder: Path, what: str, seconds: float) -> Check:
