@@ -86,10 +86,6 @@ class AwsClient:
 
         return retry(read, Unavailable, RETRY_SECONDS)
 
-    def read_beginning(self, bucket: str, key: str, size: int) -> bytes:
-        """Return up to `size` bytes of an object."""
-        return next(self.stream_object(bucket, key, size), b"")
-
     def stream_object(self, bucket: str, key: str, chunk: int = CHUNK, **arguments: Any) -> Iterator[bytes]:
         """Yield an object piece by piece. Raise Unavailable if the connection breaks."""
         from botocore.exceptions import BotoCoreError

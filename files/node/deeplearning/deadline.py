@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
-import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any, Callable
 
 
@@ -21,15 +21,18 @@ def within(seconds: float, action: Callable[[], Any]) -> Any:
     A process that waits for a device cannot be killed. It is left alone, and not waited for. A thread could not be
     abandoned like that.
     """
-    reading, writing = os.pipe()
+    reading, writing = Pipe(duplex=False)
     child = os.fork()
     if not child:
-        os.close(reading)
+        reading.close()
         _run_in_child(action, writing)
-    os.close(writing)
-    output = _read(reading, seconds)
-    os.close(reading)
-    if output is None:
+    writing.close()
+    output = b""
+    # A child that ends without an answer has none in time.
+    with reading, contextlib.suppress(EOFError):
+        if reading.poll(seconds):
+            output = reading.recv_bytes()
+    if not output:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -42,29 +45,12 @@ def within(seconds: float, action: Callable[[], Any]) -> Any:
     return result["value"]
 
 
-def _run_in_child(action: Callable[[], Any], writing: int) -> None:
-    """Write the result to the pipe, and exit."""
-    code = 1
+def _run_in_child(action: Callable[[], Any], writing: Connection) -> None:
+    """Send the result, and exit."""
     with contextlib.suppress(BaseException):
         try:
             result = {"value": action()}
         except OSError as error:
             result = {"errno": error.errno, "strerror": error.strerror, "filename": str(error.filename or "")}
-        with os.fdopen(writing, "w") as pipe:
-            json.dump(result, pipe)
-        code = 0
-    os._exit(code)
-
-
-def _read(reading: int, seconds: float) -> str | None:
-    """Return all of it, or None if the deadline passes or the child dies without writing anything."""
-    deadline = time.monotonic() + seconds
-    parts: list[bytes] = []
-    while True:
-        ready, *_rest = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            return None
-        part = os.read(reading, 65536)
-        if not part:
-            return b"".join(parts).decode() or None
-        parts.append(part)
+        writing.send_bytes(json.dumps(result).encode())
+    os._exit(0)

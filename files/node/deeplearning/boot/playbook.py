@@ -15,7 +15,7 @@ from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract.boot import COLLECTION, FOLDER, LOG
 from deeplearning.contract.report import MAX_LINES
 
-TASK = re.compile(r"TASK \[(?:(?P<role>[\w.]+) : )?.*\] \**$")
+TASK = re.compile(r"TASK \[(?:(?:[\w.]+\.)?(?P<role>\w+) : )?.*\] \**$")
 MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from ansible.cli.playbook import main; sys.exit(main())"
 """Not by PYTHONPATH: modules run in the system's Python, which may be another one."""
 
@@ -102,14 +102,10 @@ def follow(output: Iterable[str], begin: Callable[[str], None]) -> list[str]:
             log.write(line)
             log.flush()
             if task := TASK.match(line):
-                begin(step_of(task))
+                # Nothing for the playbook's own tasks.
+                begin(task["role"] or "")
                 last.clear()
             is_recap = is_recap or line.startswith("PLAY RECAP")
             if line.strip() and not is_recap:
                 last.append(line.rstrip())
     return list(last)
-
-
-def step_of(task: re.Match[str]) -> str:
-    """Return the role; nothing for the playbook's own tasks."""
-    return (task["role"] or "").rpartition(".")[2]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deeplearning.contract.problems import CHECKS
+from deeplearning.contract.tables import join_names
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import LEVELS
 from deeplearning.gpus.reading import Reading
@@ -24,9 +26,7 @@ class Check:
     """Which of several problems it is, in a word for programs. The operator's side knows what to do about it."""
 
 
-def some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+some = partial(join_names, most=SHOWN)
 
 
 def disk(free: int, total: int) -> Check:

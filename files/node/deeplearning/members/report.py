@@ -79,4 +79,4 @@ def fault_of(config: Config, gpus: int) -> str:
 
 def read(aws: AwsClient, bucket: str, key: str) -> dict[str, Any]:
     """Return a validated report."""
-    return parse(aws.read_beginning(bucket, key, MAX_BYTES + 1), key, bucket)
+    return parse(next(aws.stream_object(bucket, key, MAX_BYTES + 1), b""), key, bucket)
