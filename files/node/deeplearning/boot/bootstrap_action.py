@@ -14,7 +14,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections import deque
 from typing import Any
 
@@ -85,22 +84,17 @@ def configure(parameters: dict[str, Any]) -> int:
         file.write(FIRST_STAGE.replace(PARAMETERS_LINE, PARAMETERS_LINE.replace("{}", repr(parameters))))
     last: deque[str] = deque(maxlen=SHOWN_LINES)
     with subprocess.Popen(
-        [PYTHON, "-I", program, "run"],
+        # At the deadline, all processes of its group are killed.
+        ["timeout", "--signal=KILL", str(DEADLINE_SECONDS), PYTHON, "-I", program, "run"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,
     ) as process:
-        # Kill the whole process group.
-        deadline = threading.Timer(DEADLINE_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
-        deadline.start()
         for line in process.stdout or ():
             print(line, end="", flush=True)
             last.append(line)
-        process.wait()
-        deadline.cancel()
     if process.returncode == -signal.SIGKILL:
         last.append(f"this machine was not configured within {DEADLINE_SECONDS} s\n")
     if process.returncode:
