@@ -10,19 +10,8 @@ from typing import Any, TypeVar
 
 from deeplearning.aws import AwsClient, NotFound, Unavailable
 from deeplearning.config import Config
+from deeplearning.contract import names
 from deeplearning.contract.errors import UserError
-from deeplearning.contract.names import (
-    CORE,
-    GROUP_TAG,
-    JOB_FLOW_TAG,
-    PRIMARY,
-    RANK_TAG,
-    RUN_TAG,
-    Names,
-    tag_filter,
-    tag_list,
-    tags_of,
-)
 from deeplearning.contract.report import PREFIX
 from deeplearning.members import report
 from deeplearning.members.ranks import Instance
@@ -58,11 +47,10 @@ class StoredReport:
 class Cloud:
     """A cluster of Auto Scaling groups."""
 
-    def __init__(self, aws: AwsClient, cluster: str, bucket: str) -> None:
-        self._aws = aws
-        names = Names(cluster)
-        self._master, self._workers = names.master_group, names.workers_group
-        self._bucket = bucket
+    def __init__(self, aws: AwsClient, config: Config) -> None:
+        self._aws, self._config, self._bucket = aws, config, config.bucket
+        own = names.Names(config.cluster)
+        self._master, self._workers = own.master_group, own.workers_group
 
     def groups(self) -> Groups:
         groups = describe_groups(self._aws, self._master, self._workers)
@@ -75,7 +63,7 @@ class Cloud:
 
     def _tag_filter(self) -> dict[str, object]:
         """Return a filter by a tag that only AWS can set."""
-        return tag_filter(GROUP_TAG, self._master, self._workers)
+        return names.tag_filter(names.GROUP_TAG, self._master, self._workers)
 
     def has_ended(self, groups: Groups) -> bool:
         """Return whether a machine in service has ended, which AWS's service notices later. The answer is short."""
@@ -100,7 +88,7 @@ class Cloud:
 
     def set_ranks(self, ranks: Mapping[str, int]) -> None:
         def set_rank(instance_id: str) -> None:
-            tags = tag_list({RANK_TAG: str(ranks[instance_id])})
+            tags = names.tag_list({names.RANK_TAG: str(ranks[instance_id])})
             self._aws.call("ec2", "create_tags", Resources=[instance_id], Tags=tags)
 
         self._in_parallel("ec2", set_rank, ranks)
@@ -114,7 +102,7 @@ class Cloud:
                 outdated.setdefault(run, []).append(machine.instance_id)
         for run, ids in outdated.items():
             for chunk in (ids[start : start + MAX_IDS] for start in range(0, len(ids), MAX_IDS)):
-                self._aws.call("ec2", "create_tags", Resources=chunk, Tags=tag_list({RUN_TAG: run}))
+                self._aws.call("ec2", "create_tags", Resources=chunk, Tags=names.tag_list({names.RUN_TAG: run}))
 
     def stored_reports(self) -> list[StoredReport]:
         objects = self._aws.pages(
@@ -164,33 +152,32 @@ class Cloud:
 class EmrCloud(Cloud):
     """A cluster of EMR."""
 
-    def __init__(self, aws: AwsClient, config: Config) -> None:
-        super().__init__(aws, config.cluster, config.bucket)
-        self._job_flow, self._idle_seconds = config.job_flow, config.emr_idle_seconds
-
     def groups(self) -> Groups:
-        masters, workers = (instances_of(self._aws, self._job_flow, kind) for kind in (PRIMARY, CORE))
+        kinds = (names.PRIMARY, names.CORE)
+        masters, workers = (instances_of(self._aws, self._config.job_flow, kind) for kind in kinds)
         return Groups(len(masters) + len(workers), _running(masters), _running(workers))
 
     def _tag_filter(self) -> dict[str, object]:
-        return tag_filter(JOB_FLOW_TAG, self._job_flow)
+        return names.tag_filter(names.JOB_FLOW_TAG, self._config.job_flow)
 
     def mark_used(self, machines: Iterable[Instance], runs: Mapping[str, str], busy: bool) -> None:
         """Remove the auto-termination policy while a run is active: EMR counts the work of YARN only."""
-        if not self._idle_seconds:
+        idle_seconds = self._config.emr_idle_seconds
+        if not idle_seconds:
             return
-        cluster = {"ClusterId": self._job_flow}
+        cluster = {"ClusterId": self._config.job_flow}
         answer = self._aws.call("emr", "get_auto_termination_policy", **cluster)
         current = (answer.get("AutoTerminationPolicy") or {}).get("IdleTimeout", 0)
         if busy and current:
             self._aws.call("emr", "remove_auto_termination_policy", **cluster)
-        elif not busy and current != self._idle_seconds:
-            policy = {"IdleTimeout": self._idle_seconds}
+        elif not busy and current != idle_seconds:
+            policy = {"IdleTimeout": idle_seconds}
             self._aws.call("emr", "put_auto_termination_policy", **cluster, AutoTerminationPolicy=policy)
 
 
-def describe_groups(aws: AwsClient, *names: str) -> list[dict[str, Any]]:
-    return aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", AutoScalingGroupNames=[*names])
+def describe_groups(aws: AwsClient, *groups: str) -> list[dict[str, Any]]:
+    only = {"AutoScalingGroupNames": [*groups]}
+    return aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", **only)
 
 
 def instances_of(aws: AwsClient, job_flow: str, kind: str) -> list[dict[str, Any]]:
@@ -211,7 +198,7 @@ def _running(instances: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def connect(aws: AwsClient, config: Config) -> Cloud:
-    return EmrCloud(aws, config) if config.job_flow else Cloud(aws, config.cluster, config.bucket)
+    return (EmrCloud if config.job_flow else Cloud)(aws, config)
 
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
@@ -219,7 +206,7 @@ def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:
-    tags = tags_of(instance.get("Tags"))
+    tags = names.tags_of(instance.get("Tags"))
     return Instance(
         instance_id=instance["InstanceId"],
         master=is_master,
@@ -227,6 +214,6 @@ def _machine(instance: Mapping[str, Any], is_master: bool) -> Instance:
         private_dns=instance["PrivateDnsName"],
         instance_type=instance["InstanceType"],
         launched=str(instance["LaunchTime"]),
-        rank_tag=tags.get(RANK_TAG, ""),
-        run_tag=tags.get(RUN_TAG, ""),
+        rank_tag=tags.get(names.RANK_TAG, ""),
+        run_tag=tags.get(names.RUN_TAG, ""),
     )

@@ -38,10 +38,15 @@ def main(argv: list[str]) -> None:
 
 def start(run: str, config: Config) -> dict[str, Any]:
     """Start TensorBoard, unless it runs already."""
-    folder, program = folder_of(run, config), _program(run, config)
+    folder, programs = folder_of(run, config), _programs(run, config)
+    if not programs:
+        raise UserError(
+            "TensorBoard is not on this node: install an environment that has it (ansible-playbook "
+            "deeplearning.aws.tensorboard)."
+        )
     port, changed = server(run).start(
         config.user,
-        lambda port: (str(program), "--logdir", str(folder), "--host", loopback.ADDRESS, "--port", str(port)),
+        lambda port: (str(programs[0]), "--logdir", str(folder), "--host", loopback.ADDRESS, "--port", str(port)),
     )
     return {"changed": changed, "run": run, "address": loopback.ADDRESS, "port": port, "folder": str(folder)}
 
@@ -59,16 +64,6 @@ def server(run: str) -> loopback.LoopbackServer:
     return loopback.LoopbackServer(
         "TensorBoard", f"{UNIT}-{run}.service", f"TensorBoard of {run}", PORTS, "/data/environment"
     )
-
-
-def _program(run: str, config: Config) -> Path:
-    programs = _programs(run, config)
-    if not programs:
-        raise UserError(
-            "TensorBoard is not on this node: install an environment that has it (ansible-playbook "
-            "deeplearning.aws.tensorboard)."
-        )
-    return programs[0]
 
 
 def _programs(run: str, config: Config) -> list[Path]:
