@@ -31,7 +31,7 @@ from deeplearning import aws  # noqa: E402
 from deeplearning.contract.datasets import DatasetFile  # noqa: E402
 from deeplearning.contract.manifest import build  # noqa: E402
 from deeplearning.data import objects, ranged_reader  # noqa: E402
-from deeplearning.data.extract import UnpackFolder, unpack  # noqa: E402
+from deeplearning.data.extract import Unpacking  # noqa: E402
 from deeplearning.data.ranged_reader import Source  # noqa: E402
 from deeplearning.data.sources import Progress  # noqa: E402
 from report import Row, write  # noqa: E402
@@ -120,7 +120,7 @@ def fetch_archive(name: str, scratch: Path) -> None:
     """As stage.yml lets one node unpack a set."""
     root = Path(tempfile.mkdtemp(dir=scratch))
     root.chmod(0o1777)
-    unpack(UnpackFolder(root, name), Source(f"s3://data/{name}", kit.REGION), 0, 1, lambda _event: None)
+    Unpacking(root, name, Source(f"s3://data/{name}", kit.REGION)).unpack(0, 1, lambda _event: None)
     shutil.rmtree(root)
 
 

@@ -33,7 +33,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.upload impor
 from deeplearning.contract import datasets, download
 from deeplearning.contract.errors import UserError
 from deeplearning.data import staging
-from deeplearning.data.extract import UnpackFolder, finish, unpack
+from deeplearning.data.extract import Unpacking
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.staging import StagingRequest, stage
 
@@ -396,11 +396,10 @@ def test_coco_comes_from_its_publishers_through_the_bucket_to_all_nodes(
     assert done["unpublished"] == [part.name for part in ours.parts if not part.sha256] != []
     assert [url for url, start in publishers.transfers if not start] == [part.url for part in ours.parts]
     assert all((part.url, len(publishers.files[part.url]) // 2) in publishers.transfers for part in ours.parts)
-    folder, source = UnpackFolder(efs / "data", "coco2017"), Source(str(tmp_path / "bucket"), "here")
     for share in range(3):
-        unpack(folder, source, share, 3, lambda _event: None)
-    manifest = source.manifest()
-    finish(folder, manifest, source.attempt(manifest))
+        unpacking = Unpacking(efs / "data", "coco2017", Source(str(tmp_path / "bucket"), "here"))
+        unpacking.unpack(share, 3, lambda _event: None)
+    unpacking.finish()
     files = {str(file.relative_to(efs / "data/coco2017")) for file in (efs / "data/coco2017").rglob("*.*")}
     images = {f"{which}2017/{number:012}.jpg" for which in ("train", "val") for number in range(3)}
     weights = {f"pretrained-models/{part.name}" for part in ours.parts if part.to}

@@ -13,7 +13,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.manifest import build, digest, read
 from deeplearning.data import extract
 from deeplearning.data import unpack_cli as cli
-from deeplearning.data.extract import RECORDS, UnpackFolder, finish, is_unpacked, parts_of_node, unpack
+from deeplearning.data.extract import RECORDS, Unpacking, parts_of_node
 from deeplearning.data.ranged_reader import RangedReader, Source
 from deeplearning.data.sources import sha256_of
 
@@ -45,18 +45,44 @@ def staged(tmp_path: Path) -> Path:
     return tmp_path / "staged"
 
 
+@dataclass
+class Place:
+    """The root of all data sets, and a name below it."""
+
+    root: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / self.name
+
+    def partial(self, attempt: str) -> Path:
+        return self.root / f".{self.name}.{attempt}.unpacking"
+
+    def records(self, attempt: str) -> Path:
+        return self.partial(attempt) / RECORDS
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> UnpackFolder:
+def place(tmp_path: Path) -> Place:
     (tmp_path / "efs").mkdir()
-    return UnpackFolder(tmp_path / "efs/data", "coco")
+    return Place(tmp_path / "efs/data", "coco")
 
 
-def all_of(place: UnpackFolder, staged: Path, count: int) -> dict[str, Any]:
+def unpack(
+    place: Place, source: Source, share: int, shares: int, report: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    return Unpacking(place.root, place.name, source).unpack(share, shares, report)
+
+
+def finish(place: Place, source: Source) -> dict[str, Any]:
+    return Unpacking(place.root, place.name, source).finish()
+
+
+def all_of(place: Place, staged: Path, count: int) -> dict[str, Any]:
     for share in range(count):
         unpack(place, Source(str(staged), "here"), share, count, quiet)
-    source = Source(str(staged), "here")
-    made = source.manifest()
-    return finish(place, made, source.attempt(made))
+    return finish(place, Source(str(staged), ""))
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -73,7 +99,7 @@ def zipped_contents(file: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 90])
 @pytest.mark.parametrize("format_", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
-def test_a_tar_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int, format_: int) -> None:
+def test_a_tar_is_unpacked_whole(place: Place, staged: Path, count: int, format_: int) -> None:
     tar(staged / "a.tar", contents(), format_)
     manifest(staged, "a.tar")
     done = all_of(place, staged, count)
@@ -82,7 +108,7 @@ def test_a_tar_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int, 
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_zip_is_unpacked_whole(place: UnpackFolder, staged: Path, count: int) -> None:
+def test_a_zip_is_unpacked_whole(place: Place, staged: Path, count: int) -> None:
     zipped_contents(staged / "a.zip")
     manifest(staged, "a.zip")
     all_of(place, staged, count)
@@ -106,25 +132,25 @@ def test_parts_are_dealt_by_their_sizes(sizes: list[int], shares: int, expected:
     assert [parts_of_node(parts, share, shares) for share in range(shares)] == expected
 
 
-def test_each_node_unpacks_its_parts(place: UnpackFolder, staged: Path) -> None:
+def test_each_node_unpacks_its_parts(place: Place, staged: Path) -> None:
     for part in range(4):
         tar(staged / f"{part}.tar", {f"{part}-{n}.jpg": b"x" * 2000 for n in range(100)})
     manifest(staged, *(f"{part}.tar" for part in range(4)))
     assert [unpack(place, Source(str(staged), ""), share, 4, quiet)["files"] for share in range(4)] == [100] * 4
 
 
-def test_records_and_the_marker_list_no_more_than_so_many_files(place: UnpackFolder, staged: Path) -> None:
+def test_records_and_the_marker_list_no_more_than_so_many_files(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {f"{n}.jpg": b"x" for n in range(extract.LISTED + 5)})
     manifest(staged, "a.tar")
     unpack(place, Source(str(staged), ""), 0, 1, quiet)
     assert len(json.loads((place.records(V1) / "0.json").read_text())["some"]) == extract.LISTED
-    finish(place, Source(str(staged), "").manifest(), V1)
+    finish(place, Source(str(staged), ""))
     marker = json.loads((place.path / ".deeplearning.json").read_text())
     assert (len(marker["files"]), marker["count"]) == (extract.LISTED, extract.LISTED + 5)
     assert set(marker["files"].values()) == {1}
 
 
-def test_parts_are_unpacked_into_their_folders(place: UnpackFolder, staged: Path) -> None:
+def test_parts_are_unpacked_into_their_folders(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {"train2017/1.jpg": b"1"}, top="data/")
     with tarfile.open(staged / "b.tar.gz", "w:gz") as archive:
         info = tarfile.TarInfo("data/val2017/2.jpg")
@@ -138,7 +164,7 @@ def test_parts_are_unpacked_into_their_folders(place: UnpackFolder, staged: Path
     assert (place.root / "train2017").readlink() == Path("coco/train2017")
 
 
-def test_a_second_time_nothing_is_unpacked(place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_time_nothing_is_unpacked(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     all_of(place, staged, 2)
@@ -146,9 +172,7 @@ def test_a_second_time_nothing_is_unpacked(place: UnpackFolder, staged: Path, mo
     assert all_of(place, staged, 2) == {"changed": False}
 
 
-def test_a_complete_part_is_not_unpacked_again(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_complete_part_is_not_unpacked_again(place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by another number of nodes."""
     tar(staged / "a.tar", contents())
     tar(staged / "b.tar", {"b": b"b"})
@@ -162,7 +186,7 @@ def test_a_complete_part_is_not_unpacked_again(
     assert unpacked == ["b.tar"]
 
 
-def test_a_record_does_not_outlive_its_files(place: UnpackFolder, staged: Path) -> None:
+def test_a_record_does_not_outlive_its_files(place: Place, staged: Path) -> None:
     """As when a person removes the hidden folder to make room."""
     tar(staged / "a.tar", {"a": b"a"})
     tar(staged / "b.tar", {"b": b"b"})
@@ -171,13 +195,13 @@ def test_a_record_does_not_outlive_its_files(place: UnpackFolder, staged: Path) 
     shutil.rmtree(place.partial(V1))
     unpack(place, Source(str(staged), ""), 1, 2, quiet)
     with pytest.raises(UserError, match="a.tar of coco is not unpacked"):
-        finish(place, Source(str(staged), "").manifest(), V1)
+        finish(place, Source(str(staged), ""))
     all_of(place, staged, 2)
     assert files_in(place.path) == {"a": b"a", "b": b"b"} and not (place.path / RECORDS).exists()
 
 
 def test_an_attempt_that_another_node_removes_is_not_begun_again(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     tar(staged / "b.tar", {"b": b"b"})
@@ -194,7 +218,7 @@ def test_an_attempt_that_another_node_removes_is_not_begun_again(
     assert os.listdir(place.root) == []
 
 
-def test_of_two_files_with_one_path_that_of_the_last_archive_stays(place: UnpackFolder, staged: Path) -> None:
+def test_of_two_files_with_one_path_that_of_the_last_archive_stays(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {"labels.csv": b"old"})
     tar(staged / "b.tar", {"labels.csv": b"newer", "large": bytes(100_000)})
     tar(staged / "c.tar", {"labels.csv": b"new"})
@@ -204,7 +228,7 @@ def test_of_two_files_with_one_path_that_of_the_last_archive_stays(place: Unpack
     assert json.loads((place.path / ".deeplearning.json").read_text())["files"]["labels.csv"] == 3
 
 
-def test_the_name_of_the_records_is_refused_in_an_archive(place: UnpackFolder, staged: Path) -> None:
+def test_the_name_of_the_records_is_refused_in_an_archive(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {f"{RECORDS}/0.json": b"{}"})
     manifest(staged, "a.tar")
     with pytest.raises(UserError, match=f"{RECORDS} is a name of ours: pack it without"):
@@ -212,7 +236,7 @@ def test_the_name_of_the_records_is_refused_in_an_archive(place: UnpackFolder, s
     assert os.listdir(place.root) == []
 
 
-def test_an_interrupted_part_resumes(place: UnpackFolder, staged: Path) -> None:
+def test_an_interrupted_part_resumes(place: Place, staged: Path) -> None:
     """Files that are right are not written again. Their content says that, and not their size."""
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -234,7 +258,7 @@ def test_an_interrupted_part_resumes(place: UnpackFolder, staged: Path) -> None:
 
 
 def test_no_node_looks_up_a_name_that_another_node_creates(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     tar(staged / "b.tar", {"b": b"b"})
@@ -254,33 +278,33 @@ def test_no_node_looks_up_a_name_that_another_node_creates(
         monkeypatch.setattr(module, name, record(getattr(module, name)))
     assert unpack(place, Source(str(staged), ""), 0, 2, quiet)["changed"]
     with pytest.raises(UserError, match="b.tar of coco is not unpacked"):
-        finish(place, Source(str(staged), "").manifest(), V1)
+        finish(place, Source(str(staged), ""))
     created = {place.path, place.path / ".deeplearning.json", (place.records(V1) / "1.json")}
     assert not missing & {str(path) for path in created}
 
 
-def test_a_missing_part_keeps_the_dataset_from_appearing(place: UnpackFolder, staged: Path) -> None:
+def test_a_missing_part_keeps_the_dataset_from_appearing(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", contents())
     tar(staged / "b.tar", {"b": b"b"})
-    made = manifest(staged, "a.tar", "b.tar")
+    manifest(staged, "a.tar", "b.tar")
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
     with pytest.raises(UserError, match="b.tar of coco is not unpacked: run deeplearning.aws.stage again"):
-        finish(place, made, V1)
+        finish(place, Source(str(staged), ""))
     assert not place.path.exists()
 
 
-def test_another_version_in_its_place_is_not_touched(place: UnpackFolder, staged: Path) -> None:
+def test_another_version_in_its_place_is_not_touched(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", contents(4))
     all_of(place, staged, 1) if manifest(staged, "a.tar") else None
-    other = manifest(staged, "a.tar", version=V2)
+    manifest(staged, "a.tar", version=V2)
     with pytest.raises(UserError, match=rf"is not what was staged \({V1}\): move it away"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
     (place.path / ".deeplearning.json").unlink()
     with pytest.raises(UserError, match="it has no version"):
-        is_unpacked(place, other)
+        Unpacking(place.root, place.name, Source(str(staged), "")).is_unpacked()
 
 
-def test_an_archive_in_an_archive_stays_one(place: UnpackFolder, staged: Path) -> None:
+def test_an_archive_in_an_archive_stays_one(place: Place, staged: Path) -> None:
     tar(staged / "inner.tar", {f"inner/{n}": b"x" * 700 for n in range(300)})
     inner = (staged / "inner.tar").read_bytes()
     tar(staged / "a.tar", {"first": b"1", "inner.tar": inner, "last": b"2"})
@@ -290,14 +314,14 @@ def test_an_archive_in_an_archive_stays_one(place: UnpackFolder, staged: Path) -
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
-def test_a_name_that_leads_elsewhere_is_refused(place: UnpackFolder, staged: Path, name: str) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(place: Place, staged: Path, name: str) -> None:
     tar(staged / "a.tar", {name: b"x"})
     manifest(staged, "a.tar")
     with pytest.raises(UserError, match="is no path below a folder"):
         unpack(place, Source(str(staged), ""), 0, 1, quiet)
 
 
-def test_links_and_devices_are_refused(place: UnpackFolder, staged: Path) -> None:
+def test_links_and_devices_are_refused(place: Place, staged: Path) -> None:
     with tarfile.open(staged / "a.tar", "w") as archive:
         link = tarfile.TarInfo("train/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
@@ -337,7 +361,7 @@ def gzipped(file: Path) -> None:
     ],
     ids=["what a zip holds", "a zip's list", "a header in a tar", "no gz at all", "what a gz holds"],
 )
-def test_a_corrupt_archive_is_refused(place: UnpackFolder, staged: Path, name: str, make: Any, where: int) -> None:
+def test_a_corrupt_archive_is_refused(place: Place, staged: Path, name: str, make: Any, where: int) -> None:
     make(staged / name)
     damaged(staged / name, where)
     manifest(staged, name)
@@ -347,7 +371,7 @@ def test_a_corrupt_archive_is_refused(place: UnpackFolder, staged: Path, name: s
 
 
 def test_a_full_disk_is_one_sentence_and_written_files_are_used(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -366,7 +390,7 @@ def test_a_full_disk_is_one_sentence_and_written_files_are_used(
 
 
 def test_progress_is_one_line_each(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tar(staged / "a.tar", contents())
     (staged / "weights.npz").write_bytes(b"w" * 1000)
@@ -387,7 +411,7 @@ def test_progress_is_one_line_each(
 
 @pytest.fixture
 def unpacking(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., dict[str, Any]]:
     """Calls `deeplearning unpack`, and returns the last line that it prints."""
     users: list[str] = []
@@ -415,7 +439,7 @@ def test_a_share_needs_to_know_from_where(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_nodes_unpack_their_parts_and_one_finishes(
-    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+    unpacking: Callable[..., dict[str, Any]], place: Place, staged: Path
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -474,7 +498,7 @@ def test_a_piece_that_is_always_interrupted_is_one_sentence(monkeypatch: pytest.
         AwsClient("us-east-1").read_range("mine", "a.tar", 0, 5)
 
 
-def test_a_part_that_became_shorter_is_refused(place: UnpackFolder, staged: Path) -> None:
+def test_a_part_that_became_shorter_is_refused(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
     with (staged / "a.tar").open("r+b") as file:
@@ -489,7 +513,7 @@ def test_a_source_without_a_manifest_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lack_of_space_is_reported_before_anything_is_written(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
@@ -602,7 +626,7 @@ EVIL_PATHS = ("../outside", "/etc", "a/../../b", "..", "a\n", 7, None, ["a"])
     ],
     ids=str,
 )
-def test_a_part_of_another_form_is_refused(place: UnpackFolder, staged: Path, change: dict[str, Any]) -> None:
+def test_a_part_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     made = manifest(staged, "a.tar")
     made["parts"][0].update(change)
@@ -625,22 +649,22 @@ def test_a_part_of_another_form_is_refused(place: UnpackFolder, staged: Path, ch
     ],
     ids=str,
 )
-def test_a_manifest_of_another_form_is_refused(place: UnpackFolder, staged: Path, change: dict[str, Any]) -> None:
+def test_a_manifest_of_another_form_is_refused(place: Place, staged: Path, change: dict[str, Any]) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     refused(place, staged, {**manifest(staged, "a.tar"), **change})
 
 
-def test_a_part_that_is_named_twice_is_refused(place: UnpackFolder, staged: Path) -> None:
+def test_a_part_that_is_named_twice_is_refused(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {"a": b"1"})
     refused(place, staged, manifest(staged, "a.tar", "a.tar"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"schema": 1}', b'{"schema": 1'])
-def test_a_file_that_is_no_manifest_is_one_sentence(place: UnpackFolder, staged: Path, content: bytes) -> None:
+def test_a_file_that_is_no_manifest_is_one_sentence(place: Place, staged: Path, content: bytes) -> None:
     refused(place, staged, content)
 
 
-def refused(place: UnpackFolder, staged: Path, made: dict[str, Any] | bytes) -> None:
+def refused(place: Place, staged: Path, made: dict[str, Any] | bytes) -> None:
     """Assert that it is refused in one sentence, with nothing written next to the manifest."""
     (staged / "manifest.json").write_bytes(made if isinstance(made, bytes) else json.dumps(made).encode())
     before = everything(place.root.parent.parent)
@@ -697,9 +721,7 @@ def exchanged(file: Path) -> None:
     ("name", "count"),
     [("a.tar", 1), ("a.tar", 3), ("a.zip", 1), ("a.zip", 3), ("weights.npz", 1), ("weights.npz", 3)],
 )
-def test_a_part_that_was_replaced_in_the_bucket_is_refused(
-    place: UnpackFolder, staged: Path, name: str, count: int
-) -> None:
+def test_a_part_that_was_replaced_in_the_bucket_is_refused(place: Place, staged: Path, name: str, count: int) -> None:
     tar(staged / "a.tar", contents())
     zipped_contents(staged / "a.zip")
     (staged / "weights.npz").write_bytes(b"w" * 1000)
@@ -711,7 +733,7 @@ def test_a_part_that_was_replaced_in_the_bucket_is_refused(
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_nothing_of_a_replaced_archive_gets_into_the_dataset(place: UnpackFolder, staged: Path, broken: bool) -> None:
+def test_nothing_of_a_replaced_archive_gets_into_the_dataset(place: Place, staged: Path, broken: bool) -> None:
     tar(staged / "a.tar", {"sitecustomize.py": b"theirs", **contents()})
     if broken:
         damaged(staged / "a.tar", (staged / "a.tar").stat().st_size - 300_000)
@@ -728,7 +750,7 @@ def test_nothing_of_a_replaced_archive_gets_into_the_dataset(place: UnpackFolder
     assert os.listdir(place.root) == ["coco"]
 
 
-def test_nothing_of_another_version_gets_into_the_dataset(place: UnpackFolder, staged: Path) -> None:
+def test_nothing_of_another_version_gets_into_the_dataset(place: Place, staged: Path) -> None:
     tar(staged / "a.tar", {"old": b"1"})
     manifest(staged, "a.tar", version=V2)
     unpack(place, Source(str(staged), ""), 0, 2, quiet)
@@ -741,7 +763,7 @@ def test_nothing_of_another_version_gets_into_the_dataset(place: UnpackFolder, s
     assert sorted(os.listdir(place.root)) == [".coco.x.unpacking", "coco"]
 
 
-def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged: Path) -> None:
+def test_leftovers_of_another_user_are_not_removed(shared: Place, staged: Path) -> None:
     as_nobody(lambda: shared.partial(V2).mkdir())
     shares = shared.root / f".coco.{V2}.shares"
     as_nobody(lambda: shares.symlink_to(outside(shared)))
@@ -752,7 +774,7 @@ def test_leftovers_of_another_user_are_not_removed(shared: UnpackFolder, staged:
 
 
 def test_a_manifest_that_the_operators_side_has_not_checked_is_not_used(
-    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+    unpacking: Callable[..., dict[str, Any]], place: Place, staged: Path
 ) -> None:
     """Who replaces an archive in the bucket can replace its checksum there too."""
     tar(staged / "a.tar", contents())
@@ -789,7 +811,7 @@ def test_a_named_set_has_the_published_checksums(staged: Path, name: str) -> Non
 
 
 def test_the_one_archive_of_a_named_set_is_used_if_the_operators_side_has_checked_it(
-    unpacking: Callable[..., dict[str, Any]], place: UnpackFolder, staged: Path
+    unpacking: Callable[..., dict[str, Any]], place: Place, staged: Path
 ) -> None:
     tar(staged / "coco-2017.tar", contents())
     known = DATASETS["coco2017"]
@@ -804,7 +826,7 @@ def test_the_one_archive_of_a_named_set_is_used_if_the_operators_side_has_checke
 
 
 def test_published_sources_are_compared_by_their_files(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gzipped(staged / "s.tar.gz")
     with (staged / "s.tar.gz").open("rb") as opened:
@@ -855,7 +877,7 @@ def objects(staged: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return staged / "a.tar"
 
 
-def test_an_object_that_is_replaced_while_it_is_read_is_refused(place: UnpackFolder, objects: Path) -> None:
+def test_an_object_that_is_replaced_while_it_is_read_is_refused(place: Place, objects: Path) -> None:
     opened = Source("s3://mine/coco", "here").open("a.tar", objects.stat().st_size, lambda _count: None)
     opened.read(10)
     exchanged(objects)
@@ -863,7 +885,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_refused(place: UnpackFol
         opened.read()
 
 
-def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: UnpackFolder, objects: Path) -> None:
+def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: Place, objects: Path) -> None:
     """Each node compares what it reads. All parts are of the objects that were there together."""
     right = objects.read_bytes()
 
@@ -876,11 +898,10 @@ def test_nodes_that_have_read_different_objects_do_not_share_a_set(place: Unpack
     unpack(place, source(), 1, 2, quiet)
     objects.write_bytes(right)
     unpack(place, source(), 0, 2, quiet)
-    made = source().manifest()
     with pytest.raises(UserError, match="b.tar of coco is not unpacked: run deeplearning.aws.stage again"):
-        finish(place, made, source().attempt(made))
+        finish(place, source())
     unpack(place, source(), 1, 2, quiet)
-    finish(place, made, source().attempt(made))
+    finish(place, source())
     assert files_in(place.path) == {**contents(), "b": b"b"} and os.listdir(place.root) == ["coco"]
 
 
@@ -899,7 +920,7 @@ def tar_of(path: Path, *names: str) -> None:
     ("names", "named"), [(("b", "b/c"), "'b(/c)?'"), (("b/c", "b"), "'b'"), ((".",), "'.'"), (("strip",), "'strip'")]
 )
 def test_colliding_names_are_an_error_of_the_archive(
-    place: UnpackFolder, staged: Path, pack: Any, names: tuple[str, ...], named: str
+    place: Place, staged: Path, pack: Any, names: tuple[str, ...], named: str
 ) -> None:
     name = "a.zip" if pack is zip_of else "a.tar"
     pack(staged / name, *names)
@@ -910,7 +931,7 @@ def test_colliding_names_are_an_error_of_the_archive(
     assert os.listdir(place.root) == []
 
 
-def test_a_packed_archive_is_compared_to_its_last_byte(place: UnpackFolder, staged: Path) -> None:
+def test_a_packed_archive_is_compared_to_its_last_byte(place: Place, staged: Path) -> None:
     """What follows the archive's own end is not read to unpack it."""
     gzipped(staged / "a.tar.gz")
     content = (staged / "a.tar.gz").read_bytes()
@@ -921,7 +942,7 @@ def test_a_packed_archive_is_compared_to_its_last_byte(place: UnpackFolder, stag
 
 
 def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
-    place: UnpackFolder, staged: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, staged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 10_000)
     zipped_contents(staged / "a.zip")
@@ -935,23 +956,23 @@ def test_a_large_archive_is_compared_although_it_is_read_in_pieces(
 
 
 @pytest.fixture
-def shared(staged: Path) -> Iterator[UnpackFolder]:
+def shared(staged: Path) -> Iterator[Place]:
     """A file system on which everybody may make folders, and a staged set that is to come there."""
     tar(staged / "a.tar", {"a/authorized_keys": b"attacker"})
     manifest(staged, "a.tar")
     with open_folder() as mount:
-        place = UnpackFolder(mount / "data", "coco")
+        place = Place(mount / "data", "coco")
         place.root.mkdir()
         place.root.chmod(0o1777)
         outside(place).mkdir()
         yield place
 
 
-def outside(place: UnpackFolder) -> Path:
+def outside(place: Place) -> Path:
     return place.root.parent.parent / "home"
 
 
-def linked(folder: Path, place: UnpackFolder) -> None:
+def linked(folder: Path, place: Place) -> None:
     folder.mkdir(parents=True)
     (folder / "a").symlink_to(outside(place))
 
@@ -970,7 +991,7 @@ PREPARED = {
 
 
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
-def test_what_another_user_has_prepared_is_not_used(shared: UnpackFolder, staged: Path, prepare: Any) -> None:
+def test_what_another_user_has_prepared_is_not_used(shared: Place, staged: Path, prepare: Any) -> None:
     as_nobody(lambda: prepare(shared))
     with pytest.raises(
         UserError, match="(is a link|is a file|belongs to nobody) .*Example: sudo mv .*/data/"
@@ -981,17 +1002,15 @@ def test_what_another_user_has_prepared_is_not_used(shared: UnpackFolder, staged
 
 
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
-def test_what_another_user_has_prepared_is_not_used_after_all_parts(
-    shared: UnpackFolder, staged: Path, prepare: Any
-) -> None:
-    made = manifest(staged, "a.tar")
+def test_what_another_user_has_prepared_is_not_used_after_all_parts(shared: Place, staged: Path, prepare: Any) -> None:
+    manifest(staged, "a.tar")
     as_nobody(lambda: prepare(shared))
     with pytest.raises(UserError):
-        finish(shared, made, V1)
+        finish(shared, Source(str(staged), ""))
     assert os.listdir(outside(shared)) == []
 
 
-def test_a_root_that_another_user_could_exchange_is_not_used(shared: UnpackFolder, staged: Path) -> None:
+def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, staged: Path) -> None:
     shared.root.rmdir()
     as_nobody(shared.root.mkdir)
     with pytest.raises(UserError, match="data belongs to nobody and has to be a folder of root"):
@@ -1005,7 +1024,7 @@ def test_a_root_that_another_user_could_exchange_is_not_used(shared: UnpackFolde
 
 
 @pytest.mark.parametrize("below", ["a", "a/authorized_keys"])
-def test_links_in_a_folder_that_was_open_are_not_followed(shared: UnpackFolder, staged: Path, below: str) -> None:
+def test_links_in_a_folder_that_was_open_are_not_followed(shared: Place, staged: Path, below: str) -> None:
     victim = outside(shared) / "authorized_keys"
     victim.write_text("mine")
     (shared.partial(V1) / below).parent.mkdir(parents=True)
@@ -1020,7 +1039,7 @@ def test_links_in_a_folder_that_was_open_are_not_followed(shared: UnpackFolder, 
     assert victim.read_text() == "mine"
 
 
-def test_other_users_cannot_write_to_unpacked_files(shared: UnpackFolder, staged: Path) -> None:
+def test_other_users_cannot_write_to_unpacked_files(shared: Place, staged: Path) -> None:
     before = os.umask(0o002)
     try:
         unpack(shared, Source(str(staged), ""), 0, 1, quiet)

@@ -25,7 +25,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, Callable
 
@@ -55,45 +55,145 @@ REPORT_SECONDS = 1.25
 """All nodes report their progress. The more there are, the less often each one does."""
 
 
-class UnpackFolder:
-    """A data set's folder below the root of all data sets."""
+class Unpacking:
+    """A staged data set that becomes a folder below the root of all data sets."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self.root = root
-        self.name = name
+    def __init__(self, root: Path, name: str, source: Source) -> None:
+        self._root, self._name, self._source = root, name, source
+        self._path, self._manifest = root / name, source.manifest()
+
+    @cached_property
+    def _partial(self) -> Path:
+        """The folder that this attempt unpacks into."""
+        return self._root / f".{self._name}.{self._source.attempt(self._manifest)}.unpacking"
 
     @property
-    def path(self) -> Path:
-        return self.root / self.name
-
-    def partial(self, attempt: str) -> Path:
-        return self.root / f".{self.name}.{attempt}.unpacking"
-
-    def records(self, attempt: str) -> Path:
-        """Return the folder of the records, which are called by the places of their parts in the manifest.
+    def _records(self) -> Path:
+        """The folder of the records, which are called by the places of their parts in the manifest.
 
         It is inside the one of the files, so that no record outlives these.
         """
-        return self.partial(attempt) / RECORDS
+        return self._partial / RECORDS
 
-    def read_records(self, attempt: str) -> dict[int, dict[str, Any]]:
+    def _read_records(self) -> dict[int, dict[str, Any]]:
         """Return the records of all parts that any node has unpacked. It lists the folder, as `is_unpacked` does."""
         records = {}
-        for name in _list(self.records(attempt)):
+        for name in _list(self._records):
             with contextlib.suppress(OSError, ValueError):
-                records[int(name.removesuffix(".json"))] = json.loads((self.records(attempt) / name).read_bytes())
+                records[int(name.removesuffix(".json"))] = json.loads((self._records / name).read_bytes())
         return records
 
-    def remove_others(self, attempt: str) -> None:
+    def _remove_others(self) -> None:
         """Remove what other attempts have left, with or without a name."""
         # Earlier versions left shares.
-        left = re.compile(rf"\.{re.escape(self.name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
-        for name in os.listdir(self.root):
-            folder = self.root / name
+        left = re.compile(rf"\.{re.escape(self._name)}(\.[0-9a-f]{{16}})?\.(unpacking|shares)")
+        for name in os.listdir(self._root):
+            folder = self._root / name
             # Several nodes do this at once.
             with contextlib.suppress(FileNotFoundError):
-                if left.fullmatch(name) and folder != self.partial(attempt) and folder.lstat().st_uid == os.geteuid():
+                if left.fullmatch(name) and folder != self._partial and folder.lstat().st_uid == os.geteuid():
                     _remove(folder)
+
+    def is_unpacked(self) -> bool:
+        """Return whether the data set is there. Raise UserError if anything else has its place.
+
+        Look it up in the list of its parent. An NFS client caches a missing name, so that a run on this node could miss
+        the data that another node has unpacked meanwhile.
+        """
+        if self._name not in _list(self._root):
+            return False
+        safe_paths.check_folder(str(self._path), os.geteuid(), 0)
+        version = str(marker_of(self._path).get("version", ""))
+        if version != self._manifest["version"]:
+            raise UserError(
+                f"{self._path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
+                "or stage under another name."
+            )
+        return True
+
+    def unpack(self, share: int, shares: int, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Unpack this node's parts."""
+        if self.is_unpacked():
+            return {"changed": False, "files": 0}
+        parts = self._manifest["parts"]
+        safe_paths.shared_folder(str(self._root))
+        self._remove_others()
+        if self._partial.name not in _list(self._root):
+            free, needed = shutil.disk_usage(self._root).free, sum(part["size"] for part in parts)
+            if needed > free:
+                raise UserError(
+                    f"{self._root} has {free / 2**30:.1f} GiB left, and {self._name} needs {needed / 2**30:.1f}: "
+                    "make room."
+                )
+        for path in (self._partial, self._records):
+            safe_paths.own_folder(str(path))
+        records, numbers = self._read_records(), parts_of_node(parts, share, shares)
+        remaining = [number for number in numbers if number not in records]
+        progress = Progress(report, REPORT_SECONDS * shares)
+        progress.total = sum(parts[number]["size"] for number in remaining)
+        for number in remaining:
+            try:
+                with self._error_messages(parts[number]):
+                    records[number] = self._unpacked(parts[number], progress.add)
+                    record = self._records / f"{number}.json"
+                    atomic_file.replace(str(record), json.dumps(records[number]).encode())
+            except BadArchive:
+                _remove(self._partial)
+                raise
+        return {"changed": bool(remaining), "files": sum(records[number]["files"] for number in numbers)}
+
+    def _unpacked(self, part: Mapping[str, Any], progress: Callable[[int], None]) -> dict[str, Any]:
+        """Unpack a part, compare it with its checksum, and return its record."""
+        done: dict[str, Any] = {"files": 0, "some": {}}
+        _compare_files(self._source, part)
+        with self._source.open(part["name"], part["size"], progress) as opened:
+            for _written in in_order(_writes(self._partial, part, opened, done), WRITERS):
+                pass
+            sha256 = opened.raw.sha256()
+        if sha256 != part["sha256"]:
+            raise BadArchive(
+                f"{self._source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was "
+                "staged: it was replaced since. Stage it again with -e stage_replace=true."
+            )
+        return done
+
+    def finish(self, has_links: bool = True) -> dict[str, Any]:
+        """Rename the folder to the data set's, if all parts of the attempt are there, and create its links."""
+        links = self._manifest["links"] if has_links else {}
+        if self.is_unpacked():
+            return {"changed": create_links(self._path, self._root.parent, links)}
+        for path in filter(os.path.lexists, (self._partial, self._records)):
+            safe_paths.check_folder(str(path), os.geteuid())
+        records = self._read_records()
+        for number, part in enumerate(self._manifest["parts"]):
+            if number not in records:
+                raise UserError(f"{part['name']} of {self._name} is not unpacked: run deeplearning.aws.stage again.")
+        files = {name: size for number in sorted(records) for name, size in records[number]["some"].items()}
+        count = sum(part["files"] for part in records.values())
+        write_marker(self._partial, self._name, files, version=self._manifest["version"], count=count)
+        shutil.rmtree(self._records)
+        os.rename(self._partial, self._path)
+        create_links(self._path, self._root.parent, links)
+        return {"changed": True, "files": count}
+
+    @contextlib.contextmanager
+    def _error_messages(self, part: Mapping[str, Any]) -> Iterator[None]:
+        """Turn the errors of a damaged archive, of a full disk and of a folder that was removed into messages."""
+        try:
+            yield
+        except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise BadArchive(f"{part['name']} is no whole archive ({error}): stage it again.") from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise UserError(
+                    f"{self._root} is full: make room, and run deeplearning.aws.stage again. It resumes there."
+                ) from None
+            if self._partial.name not in _list(self._root):
+                raise UserError(
+                    f"the folder in which {part['name']} is unpacked has been removed meanwhile, as by a node that has "
+                    "refused another archive: see its message, and run deeplearning.aws.stage again."
+                ) from None
+            raise
 
 
 def _remove(folder: Path) -> None:
@@ -111,24 +211,6 @@ def _list(folder: Path) -> list[str]:
     return []
 
 
-def is_unpacked(folder: UnpackFolder, manifest: Mapping[str, Any]) -> bool:
-    """Return whether the data set is there. Raise UserError if anything else has its place.
-
-    Look it up in the list of its parent. An NFS client caches a missing name, so that a run on this node could miss the
-    data that another node has unpacked meanwhile.
-    """
-    if folder.name not in _list(folder.root):
-        return False
-    safe_paths.check_folder(str(folder.path), os.geteuid(), 0)
-    version = str(marker_of(folder.path).get("version", ""))
-    if version != manifest["version"]:
-        raise UserError(
-            f"{folder.path} is there and is not what was staged ({version or 'it has no version'}): move it away, "
-            "or stage under another name."
-        )
-    return True
-
-
 def parts_of_node(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -> list[int]:
     """Return which parts a node unpacks, by their places in the manifest, and in that order.
 
@@ -141,78 +223,6 @@ def parts_of_node(parts: Sequence[Mapping[str, Any]], share: int, shares: int) -
         if node == share:
             numbers.append(number)
     return sorted(numbers)
-
-
-def unpack(
-    folder: UnpackFolder, source: Source, share: int, shares: int, report: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
-    manifest = source.manifest()
-    if is_unpacked(folder, manifest):
-        return {"changed": False, "files": 0}
-    attempt, parts = source.attempt(manifest), manifest["parts"]
-    safe_paths.shared_folder(str(folder.root))
-    folder.remove_others(attempt)
-    if folder.partial(attempt).name not in _list(folder.root):
-        free, needed = shutil.disk_usage(folder.root).free, sum(part["size"] for part in parts)
-        if needed > free:
-            raise UserError(
-                f"{folder.root} has {free / 2**30:.1f} GiB left, and {folder.name} needs {needed / 2**30:.1f}: "
-                "make room."
-            )
-    for path in (folder.partial(attempt), folder.records(attempt)):
-        safe_paths.own_folder(str(path))
-    records, numbers = folder.read_records(attempt), parts_of_node(parts, share, shares)
-    remaining = [number for number in numbers if number not in records]
-    progress = Progress(report, REPORT_SECONDS * shares)
-    progress.total = sum(parts[number]["size"] for number in remaining)
-    for number in remaining:
-        try:
-            with _error_messages(folder, attempt, parts[number]):
-                records[number] = _unpacked(folder, source, parts[number], attempt, progress.add)
-                record = folder.records(attempt) / f"{number}.json"
-                atomic_file.replace(str(record), json.dumps(records[number]).encode())
-        except BadArchive:
-            _remove(folder.partial(attempt))
-            raise
-    return {"changed": bool(remaining), "files": sum(records[number]["files"] for number in numbers)}
-
-
-def _unpacked(
-    folder: UnpackFolder, source: Source, part: Mapping[str, Any], attempt: str, progress: Callable[[int], None]
-) -> dict[str, Any]:
-    """Unpack a part, compare it with its checksum, and return its record."""
-    done: dict[str, Any] = {"files": 0, "some": {}}
-    _compare_files(source, part)
-    with source.open(part["name"], part["size"], progress) as opened:
-        for _written in in_order(_writes(folder.partial(attempt), part, opened, done), WRITERS):
-            pass
-        sha256 = opened.raw.sha256()
-    if sha256 != part["sha256"]:
-        raise BadArchive(
-            f"{source.location}/{part['name']} has the SHA-256 {sha256}, and {part['sha256']} when it was staged: it "
-            "was replaced since. Stage it again with -e stage_replace=true."
-        )
-    return done
-
-
-def finish(folder: UnpackFolder, manifest: Mapping[str, Any], attempt: str) -> dict[str, Any]:
-    """Rename the folder to the data set's, if all parts of the attempt are there."""
-    if is_unpacked(folder, manifest):
-        return {"changed": create_links(folder.path, folder.root.parent, manifest["links"])}
-    unpacked = folder.partial(attempt)
-    for path in filter(os.path.lexists, (unpacked, folder.records(attempt))):
-        safe_paths.check_folder(str(path), os.geteuid())
-    records = folder.read_records(attempt)
-    for number, part in enumerate(manifest["parts"]):
-        if number not in records:
-            raise UserError(f"{part['name']} of {folder.name} is not unpacked: run deeplearning.aws.stage again.")
-    files = {name: size for number in sorted(records) for name, size in records[number]["some"].items()}
-    count = sum(part["files"] for part in records.values())
-    write_marker(unpacked, folder.name, files, version=manifest["version"], count=count)
-    shutil.rmtree(folder.records(attempt))
-    os.rename(unpacked, folder.path)
-    create_links(folder.path, folder.root.parent, manifest["links"])
-    return {"changed": True, "files": count}
 
 
 def create_links(folder: Path, efs_mount: Path, links: Mapping[str, str]) -> bool:
@@ -243,26 +253,6 @@ def _compare_files(source: Source, part: Mapping[str, Any]) -> None:
                 f"dataset={source.name} "
                 "-e stage_replace=true"
             )
-
-
-@contextlib.contextmanager
-def _error_messages(folder: UnpackFolder, attempt: str, part: Mapping[str, Any]) -> Iterator[None]:
-    """Turn the errors of a damaged archive, of a full disk and of a folder that was removed into messages."""
-    try:
-        yield
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise BadArchive(f"{part['name']} is no whole archive ({error}): stage it again.") from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(
-                f"{folder.root} is full: make room, and run deeplearning.aws.stage again. It resumes there."
-            ) from None
-        if folder.partial(attempt).name not in _list(folder.root):
-            raise UserError(
-                f"the folder in which {part['name']} is unpacked has been removed meanwhile, as by a node that has "
-                "refused another archive: see its message, and run deeplearning.aws.stage again."
-            ) from None
-        raise
 
 
 def _writes(

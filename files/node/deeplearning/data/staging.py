@@ -26,7 +26,7 @@ from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetF
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.data import own_disk
-from deeplearning.data.extract import LISTED, UnpackFolder, create_links, finish, marker_of, unpack, write_marker
+from deeplearning.data.extract import LISTED, Unpacking, create_links, marker_of, write_marker
 from deeplearning.data.objects import fetch_s3
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.sources import Progress, copy_folder, fetch_urls, has_size, sha256_of
@@ -226,9 +226,9 @@ def _stage(request: StagingRequest, report: Report) -> None:
     source = _staged_source(request)
     if isinstance(source, Source):
         # All of them, on this node alone.
-        folder, manifest = UnpackFolder(request.root, request.path.name), source.manifest()
-        unpack(folder, source, 0, 1, report)
-        finish(folder, {**manifest, "links": {}}, source.attempt(manifest))
+        unpacking = Unpacking(request.root, request.path.name, source)
+        unpacking.unpack(0, 1, report)
+        unpacking.finish(has_links=False)
         return
     safe_paths.own_folder(str(partial))
     if source:

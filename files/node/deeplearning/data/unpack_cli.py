@@ -10,7 +10,7 @@ from deeplearning.config import read_config
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.data.cli import report
-from deeplearning.data.extract import UnpackFolder, finish, is_unpacked, unpack
+from deeplearning.data.extract import Unpacking
 from deeplearning.data.ranged_reader import Source
 from deeplearning.identity import become
 
@@ -37,12 +37,10 @@ def main(argv: list[str]) -> None:
     config = read_config()
     become(config.user)
     source = Source(options.source, config.region, options.name, options.sha256)
-    folder = UnpackFolder(Path(config.efs_mount, "data"), options.name)
-    share, shares = int(match[1]) - 1, int(match[2])
+    unpacking = Unpacking(Path(config.efs_mount, "data"), options.name, source)
     if options.verb == "show":
-        report({"there": is_unpacked(folder, source.manifest())})
+        report({"there": unpacking.is_unpacked()})
     elif options.verb == "share":
-        report({"event": "end", **unpack(folder, source, share, shares, report)})
+        report({"event": "end", **unpacking.unpack(int(match[1]) - 1, int(match[2]), report)})
     else:
-        manifest = source.manifest()
-        report(finish(folder, manifest, source.attempt(manifest)))
+        report(unpacking.finish())
