@@ -86,7 +86,7 @@ def watched(count: int = 2) -> Members:
 def running(folder: Path, arguments: str, runs: list[dict[str, Any]]) -> Iterator[Prometheus]:
     """Start it with the role's arguments, configuration and rules. Only paths, ports and intervals are the test's."""
     (folder / "textfile").mkdir()
-    figures = {**metrics.of_members(watched()), **metrics.of_runs(runs)}
+    figures = [*metrics.of_members(watched()), *metrics.of_runs(runs)]
     (folder / "textfile" / Path(paths.METRICS).name).write_text(metrics.render(figures))
     with ExitStack() as stack:
         ports = {name: free_port() for name in ("9090", "9100")} | {"9400": stack.enter_context(_dcgm_exporter())}

@@ -411,7 +411,7 @@ RING = {("1", "2"): 800.0, ("2", "3"): 800.0, ("3", "4"): 800.0, ("4", "5"): 800
 def test_a_node_that_nccl_reaches_more_slowly_than_the_others_is_named(
     speeds: dict[tuple[str, str], float], slow: str
 ) -> None:
-    check = nccl.judge_pairs(speeds)
+    check = nccl.judge("pairs", speeds)
     assert (check.name, check.ok) == ("pairs", not slow)
     more = " or more" if len(speeds) > 1 else ""
     assert check.detail.startswith(slow or f"{min(speeds.values()) / 8:.1f} GB/s{more} between nodes by NCCL")
@@ -429,7 +429,7 @@ def test_a_node_that_nccl_reaches_more_slowly_than_the_others_is_named(
 )
 @pytest.mark.stand_in("NCCL: figures of the test")
 def test_a_node_whose_gpus_exchange_slowly_is_named(speeds: dict[str, float], ok: bool, words: str) -> None:
-    check = nccl.judge_inside(speeds)
+    check = nccl.judge("inside", {(node,): speed for node, speed in speeds.items()})
     assert (check.name, check.ok) == ("inside", ok) and check.detail.startswith(words)
     assert check.name in CHECKS
 

@@ -103,7 +103,8 @@ def server(servers: Servers) -> loopback.LoopbackServer:
 
 
 def start(servers: Servers) -> tuple[int, bool]:
-    return server(servers).start("me", lambda port: ("/bin/serve", str(port)))
+    answer = server(servers).start("me", lambda port: ("/bin/serve", str(port)))
+    return answer["port"], answer["changed"]
 
 
 def test_it_is_started_once_at_the_first_port(servers: Servers) -> None:

@@ -148,7 +148,7 @@ def test_figures_of_members_and_runs_for_prometheus() -> None:
     faulty = replace(members(2), desired=3)
     faulty = replace(faulty, members=(faulty.members[0], replace(faulty.members[1], state="faulty")))
     runs = [run_with("lenet-1", 30, "running"), run_with("waits", 0, "waiting", framework="")]
-    lines = metrics.render({**metrics.of_members(faulty), **metrics.of_runs(runs)}).splitlines()
+    lines = metrics.render([*metrics.of_members(faulty), *metrics.of_runs(runs)]).splitlines()
     samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert samples["deeplearning_members"] == "2" and samples["deeplearning_members_desired"] == "3"
     assert samples['deeplearning_member_ready{member="deeplearning-worker2",state="faulty"}'] == "0"

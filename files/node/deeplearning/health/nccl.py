@@ -19,9 +19,6 @@ COMPARED = 3
 """Of fewer figures, nothing says which of them is the slow one."""
 _MOST = 100_000
 
-Pairs = Mapping[tuple[str, str], float]
-"""Gbit/s by two nodes, which are neighbours in a ring."""
-
 
 def _figure(count: int) -> schema.Check:
     """Return the check of a figure, which is behind the first ranks of as many nodes."""
@@ -34,6 +31,11 @@ def _figure(count: int) -> schema.Check:
     return check
 
 
+_WORDS = {
+    "pairs": ("to its neighbours by NCCL", "between nodes by NCCL"),
+    "inside": ("between its GPUs", "inside each node"),
+}
+"""By the name of the check: where a node is slow, and where all of them are not."""
 _FIGURES = {
     "pairs": schema.list_of(_figure(2), most=_MOST),
     "inside": schema.list_of(_figure(1), most=_MOST),
@@ -50,44 +52,33 @@ def checks(measured: Mapping[str, Any], processes: Sequence[Mapping[str, Any]]) 
         return []
     figures = schema.validate_part({name: measured.get(name, []) for name in _FIGURES}, _FIGURES, "preflight.json")
     names = {process["rank"]: str(process["node"]) for process in processes if process["role"] == WORKER}
-    pairs = {(_name(names, a), _name(names, b)): speed for a, b, speed in figures["pairs"]}
-    inside = {_name(names, rank): speed for rank, speed in figures["inside"]}
-    if len(set(names.values())) == 1 and len(names) > 1:
-        inside = {_name(names, 0): measured["gbits"]}
-    return [*([judge_pairs(pairs)] if pairs else []), *([judge_inside(inside)] if inside else [])]
+    results = []
+
+    def node(rank: int) -> str:
+        return names.get(rank, f"the node of rank {rank}")
+
+    for name, listed in figures.items():
+        speeds = {tuple(map(node, ranks)): speed for *ranks, speed in listed}
+        if name == "inside" and len(set(names.values())) == 1 and len(names) > 1:
+            speeds = {(node(0),): measured["gbits"]}
+        if speeds:
+            results.append(judge(name, speeds))
+    return results
 
 
-def _name(names: Mapping[int, str], rank: int) -> str:
-    return names.get(rank, f"the node of rank {rank}")
+def judge(name: str, speeds: Mapping[tuple[str, ...], float]) -> Check:
+    """Name each node that is slow in all its figures: with both its neighbours, or among its own GPUs.
 
-
-def judge_pairs(speeds: Pairs) -> Check:
-    """Name each node that is slow with both its neighbours."""
-    nodes = dict.fromkeys(node for pair in speeds for node in pair)
-    best = {node: max(speed for pair, speed in speeds.items() if node in pair) for node in nodes}
-    others = {node: [speed for pair, speed in speeds.items() if node not in pair] for node in nodes}
-    return _check("pairs", "to its neighbours by NCCL", "between nodes by NCCL", best, others, [*speeds.values()])
-
-
-def judge_inside(speeds: Mapping[str, float]) -> Check:
-    """Name each node whose GPUs exchange more slowly among themselves than those of the others."""
-    others = {node: [speed for other, speed in speeds.items() if other != node] for node in speeds}
-    return _check("inside", "between its GPUs", "inside each node", speeds, others, [*speeds.values()])
-
-
-def _check(
-    name: str,
-    where: str,
-    everywhere: str,
-    speeds: Mapping[str, float],
-    others: Mapping[str, Sequence[float]],
-    figures: Sequence[float],
-) -> Check:
-    medians = {node: statistics.median(others[node]) for node in speeds} if len(figures) >= COMPARED else {}
-    slow = [
-        f"{node} has {speeds[node] / 8:.1f} GB/s {where}, and the median of the others is {median / 8:.1f}"
-        for node, median in medians.items()
-        if speeds[node] < SLOW * median
-    ]
-    more = " or more" if len(figures) > 1 else ""
-    return Check(name, not slow, some(slow) or f"{min(figures) / 8:.1f} GB/s{more} {everywhere}")
+    `speeds`: Gbit/s by two nodes, which are neighbours in a ring, or by the node whose GPUs exchange.
+    """
+    where, everywhere = _WORDS[name]
+    compared = dict.fromkeys(node for nodes in speeds for node in nodes) if len(speeds) >= COMPARED else {}
+    slow = []
+    for node in compared:
+        best = max(speed for nodes, speed in speeds.items() if node in nodes)
+        median = statistics.median(speed for nodes, speed in speeds.items() if node not in nodes)
+        if best < SLOW * median:
+            than = f"the median of the others is {median / 8:.1f}"
+            slow.append(f"{node} has {best / 8:.1f} GB/s {where}, and {than}")
+    more = " or more" if len(speeds) > 1 else ""
+    return Check(name, not slow, some(slow) or f"{min(speeds.values()) / 8:.1f} GB/s{more} {everywhere}")

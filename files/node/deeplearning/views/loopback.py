@@ -33,10 +33,10 @@ class LoopbackServer:
     probe: str
     """The path of a page that it answers with when it is ready."""
 
-    def start(self, user: str, command: Callable[[int], Sequence[str]]) -> tuple[int, bool]:
-        """Start it unless it runs already. Return its port, and whether it was started. `command`: by the port."""
+    def start(self, user: str, command: Callable[[int], Sequence[str]]) -> dict[str, Any]:
+        """Start it unless it runs already. Return whether it was started, and its address. `command`: by the port."""
         if port := self.port():
-            return port, False
+            return {"changed": False, "address": ADDRESS, "port": port}
         for port in filter(is_free, self.ports):
             started = programs.run(
                 *as_root("systemd-run", f"--unit={self.unit}", f"--uid={user}", "--collect", "--quiet"),
@@ -46,7 +46,7 @@ class LoopbackServer:
                 raise UserError(f"{self.title} cannot be started: {programs.last_line(started.stderr)}")
             # Another program may take the port in between: the server ends then.
             if self._answers(port):
-                return port, True
+                return {"changed": True, "address": ADDRESS, "port": port}
             if is_free(port):
                 raise UserError(f"{self.title} ended at its start: see journalctl -u {self.unit} on the master.")
         raise UserError(

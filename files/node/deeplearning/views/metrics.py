@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deeplearning.config import Config
@@ -18,7 +18,8 @@ from deeplearning.views.snapshot import active_runs
 
 SECONDS = 20.0
 
-Sample = tuple[Mapping[str, str], float]
+Sample = tuple[str, Mapping[str, str], float]
+"""A name, labels, and a figure."""
 
 HELP = {
     "deeplearning_members": "Machines in the member list.",
@@ -47,31 +48,26 @@ def write(config: Config) -> None:
         runs = within(SECONDS, lambda: active_runs(config))
     except DeadlineExceeded:
         raise UserError(f"{config.efs_mount} does not answer within {SECONDS:g} s.") from None
-    text = render({**of_members(read_applied()), **of_runs(runs)})
+    text = render([*of_members(read_applied()), *of_runs(runs)])
     # Written even if nothing has changed: an alert watches its age.
     atomic_file.replace(paths.METRICS, text.encode("utf-8"))
 
 
-def of_members(members: Members) -> dict[str, list[Sample]]:
-    return {
-        "deeplearning_members": [({}, len(members.members))],
-        "deeplearning_members_desired": [({}, members.desired)],
-        "deeplearning_member_ready": [
-            ({"member": member.alias, "state": member.state}, float(member.state == READY))
-            for member in members.members
-        ],
-    }
+def of_members(members: Members) -> Iterator[Sample]:
+    yield "deeplearning_members", {}, len(members.members)
+    yield "deeplearning_members_desired", {}, members.desired
+    for member in members.members:
+        labels = {"member": member.alias, "state": member.state}
+        yield "deeplearning_member_ready", labels, float(member.state == READY)
 
 
-def of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Sample]]:
-    samples: dict[str, list[Sample]] = {}
+def of_runs(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
     for run in runs:
         for name, labels, value in _of_run(run):
-            samples.setdefault(f"deeplearning_run_{name}", []).append(({"run": run["run_id"], **labels}, value))
-    return samples
+            yield f"deeplearning_run_{name}", {"run": run["run_id"], **labels}, value
 
 
-def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float]]:
+def _of_run(run: Mapping[str, Any]) -> Iterator[Sample]:
     if run["state"] in ACTIVE_STATES:
         yield "state", {"framework": run["framework"], "state": run["state"]}, 1
     yield "nodes", {}, run["nodes"]
@@ -88,13 +84,14 @@ def _of_run(run: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float
         yield from ((name, {}, value) for name, value in figures.items() if value is not None)
 
 
-def render(samples: Mapping[str, Sequence[Sample]]) -> str:
+def render(samples: Iterable[Sample]) -> str:
     """Return Prometheus' text format. No label's value needs an escape: they are ids, aliases and words of our own."""
+    figures: dict[str, list[str]] = {}
+    for name, labels, value in samples:
+        figures.setdefault(name, []).append(f"{name}{_labels(labels)} {value:.10g}")
     lines = []
-    for name, text in HELP.items():
-        if samples.get(name):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{_labels(labels)} {value:.10g}" for labels, value in samples[name]]
+    for name in filter(figures.__contains__, HELP):
+        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge", *figures[name]]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -34,8 +34,7 @@ def main(argv: list[str]) -> None:
 
 def start(config: Config) -> dict[str, Any]:
     """Start the server unless it runs already."""
-    port, changed = SERVER.start(config.user, lambda port: (paths.PROGRAM, "page", "serve", "--port", str(port)))
-    return {"changed": changed, "address": loopback.ADDRESS, "port": port}
+    return SERVER.start(config.user, lambda port: (paths.PROGRAM, "page", "serve", "--port", str(port)))
 
 
 def page(config: Config) -> str:

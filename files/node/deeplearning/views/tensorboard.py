@@ -44,11 +44,11 @@ def start(run: str, config: Config) -> dict[str, Any]:
             "TensorBoard is not on this node: install an environment that has it (ansible-playbook "
             "deeplearning.aws.tensorboard)."
         )
-    port, changed = server(run).start(
+    answer = server(run).start(
         config.user,
         lambda port: (str(programs[0]), "--logdir", str(folder), "--host", loopback.ADDRESS, "--port", str(port)),
     )
-    return {"changed": changed, "run": run, "address": loopback.ADDRESS, "port": port, "folder": str(folder)}
+    return {**answer, "run": run, "folder": str(folder)}
 
 
 def folder_of(run: str, config: Config) -> Path:
