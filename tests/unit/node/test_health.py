@@ -601,7 +601,7 @@ class PlayedRun:
         monkeypatch.setattr(training, "_run", self._run)
         monkeypatch.setattr(training.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(training.time, "sleep", self._sleep)
-        monkeypatch.setattr(pairs, "check", lambda ssh, members: checks.Check("pairs", True, ""))
+        monkeypatch.setattr(pairs, "measure", lambda ssh, aliases: {("a", "b"): 10.0, ("b", "a"): 10.0})
         monkeypatch.setattr(losses, "read", lambda ssh, aliases: {})
 
     def _run(self, words: list[str], stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import shutil
 from deeplearning import programs
 from deeplearning.boot import playbook, system
 from deeplearning.boot.configuring import ReportedSteps, succeeds
-from deeplearning.boot.machine import OwnMachine
+from deeplearning.boot.first_stage import InstanceApi
 from deeplearning.contract.boot import FOLDER, UNIT_FILE
 from deeplearning.contract.report import READY
 
@@ -38,7 +38,7 @@ HOST_KEYS = "/etc/ssh/ssh_host_*"
 LOGS = "/var/log"
 
 
-def bake(machine: OwnMachine, folder: str) -> int:
+def main(machine: InstanceApi, folder: str) -> int:
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: prepare(machine, folder, steps)):
         return 1
@@ -46,7 +46,7 @@ def bake(machine: OwnMachine, folder: str) -> int:
     return 0
 
 
-def prepare(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
+def prepare(machine: InstanceApi, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     variables = {

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deeplearning.boot import system
-from deeplearning.boot.machine import OwnMachine
+from deeplearning.boot.first_stage import InstanceApi
 from deeplearning.contract.boot import COLLECTION, FOLDER, LOG
+from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import MAX_LINES
 
 TASK = re.compile(r"TASK \[(?:(?:[\w.]+\.)?(?P<role>\w+) : )?.*\] \**$")
@@ -26,10 +27,6 @@ LOCAL = {
     "ansible_become": False,
 }
 """Variables that win over those of plays and roles."""
-
-
-class PlaybookError(Exception):
-    """The playbook failed. The arguments are its last lines."""
 
 
 def variables(
@@ -71,9 +68,12 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def play(
-    name: str, machine: OwnMachine, folder: str, extra_variables: Mapping[str, Any], begin: Callable[[str], None]
+    name: str, machine: InstanceApi, folder: str, extra_variables: Mapping[str, Any], begin: Callable[[str], None]
 ) -> None:
-    """Run a playbook by the bundle's Ansible. `begin`: called with each step. Raise PlaybookError if it fails."""
+    """Run a playbook by the bundle's Ansible. `begin`: called with each step.
+
+    Raise UserError with its last lines if it fails.
+    """
     python, wheels = system.find_python(machine.log), system.unpack_wheels(folder)
     playbook, variables_file = f"{folder}/{COLLECTION}/playbooks/{name}", f"{folder}/variables.json"
     with open(variables_file, "w", encoding="utf-8") as file:
@@ -90,7 +90,7 @@ def play(
     ) as process:
         lines = follow(process.stdout or (), begin)
     if process.returncode:
-        raise PlaybookError(*lines)
+        raise UserError("\n".join(lines))
 
 
 def follow(output: Iterable[str], begin: Callable[[str], None]) -> list[str]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from deeplearning.contract import schema
 from deeplearning.health import probes
 from deeplearning.health.checks import Check
-from deeplearning.members.member_list import Member
 
 SLOW = 0.5
 """Below this share of the median, a pair is slow. Healthy pairs differ less, with one TCP stream each."""
@@ -20,10 +19,6 @@ GBITS = schema.number(0, 1e6)
 
 Speeds = Mapping[tuple[str, str], float]
 """Gbit/s by sender and receiver."""
-
-
-def check(ssh: Sequence[str], members: Sequence[Member]) -> Check:
-    return judge(measure(ssh, [member.alias for member in members]))
 
 
 def measure(ssh: Sequence[str], aliases: Sequence[str]) -> Speeds:

@@ -82,7 +82,7 @@ def run_checks(
         # Only NCCL uses EFA, and only between nodes.
         before = losses.read(ssh, aliases) if len(chosen) > 1 and tests_gpus else {}
         if len(chosen) > 1:
-            results.append(pairs.check(ssh, chosen))
+            results.append(pairs.judge(pairs.measure(ssh, aliases)))
         # A slow connection slows every rank down: the sum would take long and tell nothing more.
         if all(result.ok for result in results):
             results += _all_reduce(folder, run_id, chosen, limits(chosen, preflight, tests_gpus))
