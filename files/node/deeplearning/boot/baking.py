@@ -5,7 +5,6 @@ It is no member of its cluster, so most of what belongs to a cluster is never wr
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import shutil
@@ -14,6 +13,7 @@ from deeplearning import programs
 from deeplearning.boot import playbook, system
 from deeplearning.boot.configuring import ReportedSteps, succeeds
 from deeplearning.boot.first_stage import InstanceApi
+from deeplearning.contract import atomic_file
 from deeplearning.contract.boot import FOLDER, UNIT_FILE
 from deeplearning.contract.report import READY
 
@@ -72,13 +72,11 @@ def remove(patterns: tuple[str, ...]) -> None:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            atomic_file.remove(path)
 
 
 def remove_logs() -> None:
     """Remove all logs, but not their folders, which services expect."""
     for folder, _folders, names in os.walk(LOGS):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+            atomic_file.remove(os.path.join(folder, name))

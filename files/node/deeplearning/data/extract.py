@@ -279,8 +279,15 @@ def _writes(
 
 
 def _write(target: Path, part: Mapping[str, Any], file: File, content: IO[bytes]) -> None:
-    with _naming(part, file):
-        _put(target, content)
+    """Write what differs from the file that an earlier attempt has left."""
+    with _naming(part, file), open(safe_paths.own_file(str(target)), "r+b") as output:
+        for chunk in iter(lambda: content.read(CHUNK), b""):
+            position = output.tell()
+            if output.read(len(chunk)) != chunk:
+                output.seek(position)
+                output.write(chunk)
+        if os.fstat(output.fileno()).st_size > output.tell():
+            output.truncate()
 
 
 @contextlib.contextmanager
@@ -293,18 +300,6 @@ def _naming(part: Mapping[str, Any], file: File) -> Iterator[None]:
             f"{part['name']} has a file {file.name!r}, whose path collides with another file of the set: pack it "
             "without one of them, and stage it again."
         ) from None
-
-
-def _put(target: Path, content: IO[bytes]) -> None:
-    """Write what differs from the file that an earlier attempt has left."""
-    with open(safe_paths.own_file(str(target)), "r+b") as file:
-        for chunk in iter(lambda: content.read(CHUNK), b""):
-            position = file.tell()
-            if file.read(len(chunk)) != chunk:
-                file.seek(position)
-                file.write(chunk)
-        if os.fstat(file.fileno()).st_size > file.tell():
-            file.truncate()
 
 
 def _inside(part: Mapping[str, Any], name: str) -> Path:

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -87,11 +87,12 @@ def fetch_urls(
 def copy_folder(source: Path, folder: Path, progress: Progress) -> None:
     """Copy the files that a folder lacks, several at once, and compare each copy with what was read."""
     missing = []
-    for file in _files(source):
-        target, size = folder / file.relative_to(source), file.stat().st_size
-        if not has_size(target, size):
-            missing.append((file, target))
-            progress.total += size
+    for parent, _folders, names in os.walk(source):
+        for file in (Path(parent, name) for name in names):
+            target, size = folder / file.relative_to(source), file.stat().st_size
+            if not has_size(target, size):
+                missing.append((file, target))
+                progress.total += size
     require_space(folder, progress.total)
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
         list(pool.map(lambda pair: _copy_file(pair[0], pair[1], progress), missing))
@@ -109,11 +110,6 @@ def _copy_file(file: Path, target: Path, progress: Progress) -> None:
         coming.unlink()
         raise UserError(f"{target} differs from {file} after it was copied: check this node's disk.")
     os.replace(coming, target)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, _folders, names in os.walk(folder):
-        yield from (Path(parent, name) for name in names)
 
 
 def require_space(folder: Path, needed: int) -> None:

@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import shutil
-import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from deeplearning.contract.identifiers import is_dataset_name
 from deeplearning.data import own_disk
 from deeplearning.data.extract import LISTED, Unpacking, create_links, marker_of, write_marker
 from deeplearning.data.objects import fetch_s3
+from deeplearning.data.packed import files_of
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.sources import Progress, copy_folder, fetch_urls, has_size, sha256_of
 from deeplearning.identity import as_root
@@ -325,10 +325,8 @@ def _unpack(file: Path, folder: Path, names: Mapping[str, int]) -> None:
         with gzip.open(file) as content, open(folder / file.name.lstrip(".")[: -len(".gz")], "wb") as output:
             shutil.copyfileobj(content, output)
         return
-    with tarfile.open(file) as archive:
-        for member in archive:
-            name = Path(member.name).name
-            packed = archive.extractfile(member) if name in names and member.isfile() else None
-            if packed:
-                with packed, open(folder / name, "wb") as output:
-                    shutil.copyfileobj(packed, output)
+    with open(file, "rb") as opened:
+        for packed in files_of(opened, {"kind": "tar.gz"}):
+            if (name := Path(packed.name).name) in names:
+                with packed.open() as content, open(folder / name, "wb") as output:
+                    shutil.copyfileobj(content, output)
