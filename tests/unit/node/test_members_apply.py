@@ -87,7 +87,6 @@ def test_the_variables_are_the_same_for_shells_logins_and_units(cluster: Cluster
     assert {name: logins.get(name) for name in expected} == expected
     words = worker.text("/etc/systemd/system.conf.d/50-deeplearning.conf").rpartition("DefaultEnvironment=")[2].split()
     assert dict(word.partition("=")[::2] for word in words) == expected
-    assert set(rendering.VARIABLES) == set(expected)
     assert (cluster.folder / "systemctl.log").read_text() == "daemon-reload\n"
 
 
@@ -110,7 +109,8 @@ def test_systemd_is_reloaded_after_a_killed_process_did_not(
             act(worker.config, lambda: cluster.aws)
             assert ("EFS_MOUNT" in environment.read_text()) is follows
             act(worker.config, lambda: cluster.aws)
-    assert log.read_text() == "daemon-reload\n" * 2
+    # What removes the variables does not ask whether they are gone.
+    assert log.read_text() == "daemon-reload\n" * 3
 
 
 def test_ssh_forwards_agents_only_to_members(worker: Node) -> None:

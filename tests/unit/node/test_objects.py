@@ -195,7 +195,7 @@ def test_an_object_that_is_replaced_while_it_is_fetched_is_fetched_anew(tmp_path
     assert bucket.listed == ["set/"] * 2 and os.listdir(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize("content", [LARGE, b"a"], ids=["large", "small"])
+@pytest.mark.parametrize("content", [LARGE, b"aaaaaaaa"], ids=["large", "small"])
 def test_an_object_that_is_replaced_again_and_again_is_refused(tmp_path: Path, content: bytes) -> None:
     bucket = Bucket(set__a=content)
     bucket.during = lambda _range: bucket.objects.update({"set/a": os.urandom(len(content))})

@@ -128,11 +128,10 @@ def _exclusive_lock() -> contextlib.AbstractContextManager[None]:
 
 
 def _update_systemd(variables: Mapping[str, str]) -> None:
-    """Let systemd read its default environment again, unless it has exactly these variables of ours.
+    """Let systemd read its default environment again, unless it has these variables. Without any it reads it always.
 
     systemd itself is asked, because the process that wrote the file may have been killed before it came here.
     """
-    shown = programs.run("systemctl", "show-environment").stdout
-    current = {line for line in shown.splitlines() if line.partition("=")[0] in rendering.VARIABLES}
-    if current != {f"{name}={value}" for name, value in variables.items()}:
+    shown = programs.run("systemctl", "show-environment").stdout.splitlines()
+    if not variables or not {f"{name}={value}" for name, value in variables.items()} <= set(shown):
         programs.run("systemctl", "daemon-reload")

@@ -44,15 +44,6 @@ class Target:
     """Only the master of a cluster with `cluster_monitoring` has it."""
 
 
-VARIABLES = (
-    "DEEPLEARNING_WORKERS_PATH",
-    "DEEPLEARNING_WORKERS_COUNT",
-    "DEEPLEARNING_WORKER_GPU_COUNT",
-    "EFS_MOUNT",
-    "HWLOC_COMPONENTS",
-)
-
-
 def environment(config: Config, members: Members, gpus: int) -> dict[str, str]:
     return {
         "DEEPLEARNING_WORKERS_PATH": paths.WORKERS,
