@@ -1,4 +1,4 @@
-"""Locks between processes of one node."""
+"""Let one process of a node at a time do what timers and people start."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import os
 import time
 from collections.abc import Generator
 
+from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
+
+SECONDS = 20
 
 
 @contextlib.contextmanager
-def exclusive_lock(path: str, command: str, seconds: float = 20) -> Generator[None, None, None]:
-    """Let one process work at a time. Raise UserError if another one still holds the lock after `seconds`."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="ascii") as file:
-        end = time.monotonic() + seconds
+def exclusive_lock(action: str) -> Generator[None, None, None]:
+    """Lock an action of `deeplearning members`. Raise UserError if another process holds the lock for too long."""
+    os.makedirs(paths.RUNTIME, exist_ok=True)
+    with open(f"{paths.RUNTIME}/{action}.lock", "w", encoding="ascii") as file:
+        end = time.monotonic() + SECONDS
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -24,7 +27,8 @@ def exclusive_lock(path: str, command: str, seconds: float = 20) -> Generator[No
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise UserError(
-                        f"another `{command}` has been at work for {seconds:g} s: does the shared file system answer?"
+                        f"another `deeplearning members {action}` has been at work for {SECONDS} s: does the shared "
+                        "file system answer?"
                     ) from None
                 time.sleep(0.1)
         yield

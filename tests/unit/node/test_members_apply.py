@@ -484,9 +484,8 @@ def test_a_tick_neither_waits_for_a_pipe_nor_follows_a_link(cluster: Cluster, wo
 
 
 def test_a_second_process_does_not_wait_for_one_that_hangs(worker: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = lock.exclusive_lock
-    monkeypatch.setattr(lock, "exclusive_lock", lambda path, what: patient(path, what, seconds=0))
-    with worker.here(), lock.exclusive_lock(f"{worker.root}/run/deeplearning/apply.lock", "x"):  # noqa: SIM117
+    monkeypatch.setattr(lock, "SECONDS", 0)
+    with worker.here(), lock.exclusive_lock("apply"):  # noqa: SIM117
         with pytest.raises(UserError, match="another `deeplearning members apply` has been at work"):
             worker.apply()
 

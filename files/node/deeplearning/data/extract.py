@@ -16,7 +16,6 @@ import contextlib
 import errno
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -321,5 +320,5 @@ def marker_of(folder: Path) -> dict[str, Any]:
 
 
 def write_marker(folder: Path, data: str, files: Mapping[str, int], **facts: Any) -> None:
-    marker = {"schema": schema.VERSION, "data": data, **facts, "files": dict(itertools.islice(files.items(), LISTED))}
+    marker = {"schema": schema.VERSION, "data": data, **facts, "files": dict(list(files.items())[:LISTED])}
     (folder / paths.MARKER).write_text(json.dumps(marker), encoding="utf-8")

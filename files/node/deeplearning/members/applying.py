@@ -29,8 +29,12 @@ class ApplyOutcome:
 def apply(config: Config, connect: Callable[[], AwsClient]) -> ApplyOutcome:
     if not machine.is_mounted(config.efs_mount):
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
-    with _exclusive_lock():
-        _open_shared_folders(config.efs_mount)
+    with lock.exclusive_lock("apply"):
+        # They are root's, so that no user can lock other users, or other clusters, out of them.
+        for name in paths.SHARED:
+            # A link is left alone: the program that needs the folder refuses it with a message.
+            with contextlib.suppress(OSError):
+                safe_paths.folder_for_all(f"{config.efs_mount}/{name}")
         source = paths.published(config.efs_mount, config.cluster)
         content = published_list.content_of(source)
         members = checked(content, config, connect)
@@ -41,14 +45,6 @@ def apply(config: Config, connect: Callable[[], AwsClient]) -> ApplyOutcome:
         stamps = map(stamp_of, (paths.CLUSTER, rendering.__file__, *files))
         atomic_file.write_if_changed(paths.UNCHANGED, "\n".join([source, *stamps]))
         return ApplyOutcome(members.generation, changed, _is_listed(members))
-
-
-def _open_shared_folders(efs_mount: str) -> None:
-    """Give the folders that all clusters on the file system share to root, so that no user can lock others out."""
-    for name in paths.SHARED:
-        # A link is left alone: the program that needs the folder refuses it with a message.
-        with contextlib.suppress(OSError):
-            safe_paths.folder_for_all(f"{efs_mount}/{name}")
 
 
 def checked(content: bytes, config: Config, connect: Callable[[], AwsClient]) -> Members:
@@ -110,7 +106,7 @@ def _is_listed(members: Members) -> bool:
 
 def unapply() -> bool:
     """Remove everything that `apply` has written. Return whether there was anything."""
-    with _exclusive_lock():
+    with lock.exclusive_lock("apply"):
         changed = False
         for target in rendering.TARGETS:
             if not target.shared:
@@ -121,10 +117,6 @@ def unapply() -> bool:
             changed |= atomic_file.remove(path)
         _update_systemd({})
         return changed
-
-
-def _exclusive_lock() -> contextlib.AbstractContextManager[None]:
-    return lock.exclusive_lock(f"{paths.RUNTIME}/apply.lock", "deeplearning members apply")
 
 
 def _update_systemd(variables: Mapping[str, str]) -> None:

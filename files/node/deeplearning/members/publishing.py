@@ -63,7 +63,7 @@ def publish(config: Config, aws: AwsClient, usage: Callable[[], Usage]) -> Publi
         raise UserError(f"only the master publishes, and this node is a worker: run this on {hosts.MASTER_ALIAS}.")
     if not machine.is_mounted(config.efs_mount):
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is published: mount it.")
-    with lock.exclusive_lock(f"{paths.RUNTIME}/publish.lock", "deeplearning members publish"):
+    with lock.exclusive_lock("publish"):
         check_times.take_requests(config.efs_mount, config.cluster)
         publisher = Publisher(config, aws, machine.instance_id())
         try:

@@ -16,8 +16,6 @@ from deeplearning.views import loopback, page_html, snapshot
 PORTS = range(6106, 6206)
 SERVER = loopback.LoopbackServer("The status page", "deeplearning-page.service", "Status page", PORTS, "/")
 
-Page = Callable[[], str]
-
 
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning page", description="The status page of this cluster.")
@@ -48,7 +46,7 @@ class PageServer(ForkingMixIn, HTTPServer):
     allow_reuse_address = True
     block_on_close = False
 
-    def __init__(self, port: int, cluster: str, page: Page) -> None:
+    def __init__(self, port: int, cluster: str, page: Callable[[], str]) -> None:
         self.page = page
         # To a browser, all pages at localhost are one site: the playbook prints the cluster's own name.
         self.hosts = (f"{cluster}.localhost", "localhost", loopback.ADDRESS)
