@@ -30,7 +30,7 @@ def apply(config: Config, connect: Callable[[], AwsClient]) -> ApplyOutcome:
     if not machine.is_mounted(config.efs_mount):
         raise UserError(f"nothing is mounted at {config.efs_mount}, where the member list is: mount it.")
     with lock.exclusive_lock("apply"):
-        # They are root's, so that no user can lock other users, or other clusters, out of them.
+        # The folders that all clusters on the file system share are root's, so that no user can lock others out.
         for name in paths.SHARED:
             # A link is left alone: the program that needs the folder refuses it with a message.
             with contextlib.suppress(OSError):
