@@ -118,7 +118,7 @@ def quiet_system(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quiet_system")
 @pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_a_configured_machine_goes_into_service(booted: Boot, tmp_path: Path) -> None:
-    assert configuring.main(booted.machine(), str(bundle(tmp_path))) == 0
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states() == [("configuring", "packages"), ("configuring", "efs_mount")]
     assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat", "CompleteLifecycleActionCONTINUE"]
     assert (tmp_path / "configured").read_text() == f"{SHA256}\n"
@@ -147,7 +147,7 @@ def test_a_report_that_cannot_be_read_is_written_again(booted: Boot, tmp_path: P
 
 @pytest.mark.usefixtures("quiet_system")
 def test_a_machine_whose_playbook_fails_is_given_back(booted: Boot, tmp_path: Path) -> None:
-    assert configuring.main(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert booted.aws.reports[-1]["log"][0].startswith("TASK [red.blue.efs_mount")
     assert booted.aws.actions()[-1] == "CompleteLifecycleActionABANDON"
@@ -160,7 +160,7 @@ def test_an_image_without_a_python_is_reported(booted: Boot, tmp_path: Path, mon
         raise UserError("this image has no Python 3.11")
 
     monkeypatch.setattr(system, "find_python", refuse)
-    assert configuring.main(booted.machine(), str(bundle(tmp_path))) == 1
+    assert configuring.configure(booted.machine(), str(bundle(tmp_path))) == 1
     assert booted.aws.reports[-1]["log"] == ["this image has no Python 3.11"]
 
 
@@ -512,7 +512,7 @@ def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.mark.usefixtures("quiet_system")
 @pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, baked: Path, tmp_path: Path) -> None:
-    assert baking.main(booted.machine(), str(bundle(tmp_path))) == 0
+    assert baking.bake(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states()[-1] == ("ready", "clean") and booted.aws.actions() == []
     assert [str(path.relative_to(baked)) for path in sorted(baked.rglob("*")) if path.is_file()] == [
         "etc/machine-id",
@@ -530,6 +530,6 @@ def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, ba
 def test_a_machine_whose_frameworks_fail_reports_it_and_goes_on_running(
     booted: Boot, baked: Path, tmp_path: Path
 ) -> None:
-    assert baking.main(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
+    assert baking.bake(booted.machine(), str(bundle(tmp_path, ANSIBLE + " or 2"))) == 1
     assert booted.aws.states()[-1] == ("failed", "efs_mount")
     assert (baked / "etc/ssh/ssh_host_ed25519_key").exists() and not (tmp_path / "called").exists()

@@ -273,15 +273,17 @@ def test_a_machine_that_may_not_read_its_bundle_keeps_its_place(booted: Boot, mo
     assert booted.aws.actions() == ["RecordLifecycleActionHeartbeat"]
 
 
-@pytest.mark.parametrize("own", [{}, {"frameworks": ["pytorch"]}])
-def test_the_program_of_the_bundle_runs(booted: Boot, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("own", "action"), [({}, "configure"), ({"frameworks": ["pytorch"]}, "bake")])
+def test_the_program_of_the_bundle_runs(
+    booted: Boot, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], action: str
+) -> None:
     for name, value in own.items():
         monkeypatch.setitem(PARAMETERS, name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
     machine = store(booted, archive("boot.json"), monkeypatch)
     ran: list[str] = []
     monkeypatch.setattr(
-        f"deeplearning.boot.{'baking' if own else 'configuring'}.main",
+        f"deeplearning.boot.{'baking' if own else 'configuring'}.{action}",
         lambda machine, folder: ran.append(folder) or 7,
     )
     assert first_stage.run() == 7

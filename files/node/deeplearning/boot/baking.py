@@ -12,7 +12,7 @@ import shutil
 from deeplearning import programs
 from deeplearning.boot import playbook, system
 from deeplearning.boot.configuring import ReportedSteps, succeeds
-from deeplearning.boot.first_stage import InstanceApi
+from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract import atomic_file
 from deeplearning.contract.boot import FOLDER, UNIT_FILE
 from deeplearning.contract.report import READY
@@ -38,7 +38,7 @@ HOST_KEYS = "/etc/ssh/ssh_host_*"
 LOGS = "/var/log"
 
 
-def main(machine: InstanceApi, folder: str) -> int:
+def bake(machine: OwnMachine, folder: str) -> int:
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: prepare(machine, folder, steps)):
         return 1
@@ -46,7 +46,7 @@ def main(machine: InstanceApi, folder: str) -> int:
     return 0
 
 
-def prepare(machine: InstanceApi, folder: str, steps: ReportedSteps) -> None:
+def prepare(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     variables = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from deeplearning import programs
 from deeplearning.boot import playbook, system
-from deeplearning.boot.first_stage import InstanceApi
+from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract import atomic_file, paths
 from deeplearning.contract.boot import CONFIGURED, NETWORK_SECONDS
 from deeplearning.contract.errors import UserError
@@ -25,7 +25,7 @@ CALL_SECONDS = 15
 class ReportedSteps:
     """The current step. A new step is reported, and each task extends the time that Auto Scaling gives the machine."""
 
-    def __init__(self, machine: InstanceApi) -> None:
+    def __init__(self, machine: OwnMachine) -> None:
         self._machine = machine
         self._last_heartbeat = float("-inf")
         self.step = ""
@@ -47,7 +47,7 @@ class ReportedSteps:
             self._machine.log(f"{self.step}: {error}")
 
 
-def main(machine: InstanceApi, folder: str) -> int:
+def configure(machine: OwnMachine, folder: str) -> int:
     atomic_file.write_if_changed(paths.CONFIGURING, "")
     steps = ReportedSteps(machine)
     if not succeeds(machine, steps, lambda: run_steps(machine, folder, steps)):
@@ -59,7 +59,7 @@ def main(machine: InstanceApi, folder: str) -> int:
     return 0
 
 
-def succeeds(machine: InstanceApi, steps: ReportedSteps, action: Callable[[], None]) -> bool:
+def succeeds(machine: OwnMachine, steps: ReportedSteps, action: Callable[[], None]) -> bool:
     """Return False after a failure, which is reported and answered to the hook."""
     try:
         action()
@@ -69,7 +69,7 @@ def succeeds(machine: InstanceApi, steps: ReportedSteps, action: Callable[[], No
     return False
 
 
-def run_steps(machine: InstanceApi, folder: str, steps: ReportedSteps) -> None:
+def run_steps(machine: OwnMachine, folder: str, steps: ReportedSteps) -> None:
     steps.begin("packages")
     system.defer_updates()
     if machine.parameters["address"]:
@@ -82,7 +82,7 @@ def run_steps(machine: InstanceApi, folder: str, steps: ReportedSteps) -> None:
     confirm_report(machine)
 
 
-def confirm_report(machine: InstanceApi) -> None:
+def confirm_report(machine: OwnMachine) -> None:
     """Let the node program report again if a late report of a step has replaced its own."""
     key = key_of(f"{machine.parameters['role_id']}:{machine.instance_id}")
     try:
@@ -94,7 +94,7 @@ def confirm_report(machine: InstanceApi) -> None:
         programs.run(paths.PROGRAM, "members", "report")
 
 
-def take_address(machine: InstanceApi) -> None:
+def take_address(machine: OwnMachine) -> None:
     """Let a master take the cluster's address and wait for AWS's API. Let a worker remember the address."""
     if machine.parameters["role"] == WORKER:
         atomic_file.write_if_changed(paths.MASTER_ADDRESS, machine.parameters["address"])
@@ -109,7 +109,7 @@ def take_address(machine: InstanceApi) -> None:
         machine.log(f"AWS's API cannot be reached: {error}")
 
 
-def associate_address(machine: InstanceApi) -> None:
+def associate_address(machine: OwnMachine) -> None:
     """Take the cluster's public address over. The operator does so as well, so a refusal is no failure."""
     try:
         interface = machine.metadata(f"network/interfaces/macs/{machine.metadata('mac')}/interface-id")

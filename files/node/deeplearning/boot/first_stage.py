@@ -18,7 +18,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
@@ -114,7 +113,7 @@ def sign(request: Request, region: str, service: str, credentials: dict[str, str
 
 
 class InstanceApi:
-    """This machine, and what it asks AWS for. The program of the bundle uses it, too."""
+    """This machine, and what it asks AWS for. boot/machine.py says what the bundle's program uses of it."""
 
     passing, log, metadata = PASSING, staticmethod(log), staticmethod(metadata)
 
@@ -264,8 +263,10 @@ def run() -> int:
         machine.report("configuring", "bundle")
         folder = machine.fetch_bundle()
         sys.path.insert(0, f"{folder}/{PARAMETERS['program']}")
-        program = import_module(f"deeplearning.boot.{'baking' if 'frameworks' in PARAMETERS else 'configuring'}")
-        return int(program.main(machine, folder))
+        from deeplearning.boot.baking import bake
+        from deeplearning.boot.configuring import configure
+
+        return (bake if "frameworks" in PARAMETERS else configure)(machine, folder)
     except Exception:
         machine.fail("bundle", traceback.format_exc().splitlines())
         return 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from deeplearning.boot import system
-from deeplearning.boot.first_stage import InstanceApi
+from deeplearning.boot.machine import OwnMachine
 from deeplearning.contract.boot import COLLECTION, FOLDER, LOG
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import MAX_LINES
@@ -68,7 +68,7 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def play(
-    name: str, machine: InstanceApi, folder: str, extra_variables: Mapping[str, Any], begin: Callable[[str], None]
+    name: str, machine: OwnMachine, folder: str, extra_variables: Mapping[str, Any], begin: Callable[[str], None]
 ) -> None:
     """Run a playbook by the bundle's Ansible. `begin`: called with each step.
 
