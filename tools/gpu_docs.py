@@ -18,7 +18,7 @@ PART = MadePart(ROOT / "docs/training.md", "GPUs", "gpu_docs")
 
 
 def tables() -> str:
-    from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
+    from ansible_collections.deeplearning.aws.plugins.filter.core import gpu_tables
     from ansible_collections.deeplearning.aws.plugins.module_utils.plan import gpu_types, gpus
 
     frameworks = gpu_tables([])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.deeplearning.aws.plugins.filter.answer import answer
+from ansible_collections.deeplearning.aws.plugins.filter.core import answer
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_request
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u

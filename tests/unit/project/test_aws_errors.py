@@ -12,7 +12,7 @@ from typing import Any
 import botocore.exceptions
 import pytest
 import yaml
-from ansible_collections.deeplearning.aws.plugins.filter.missing_service import missing_service
+from ansible_collections.deeplearning.aws.plugins.filter.core import missing_service
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import client
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import bucket
@@ -20,8 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import co
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recorded_settings
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import teardown
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity, elastic_address, emr_watcher
-from ansible_collections.deeplearning.aws.plugins.test.failed_denied import failed_denied
-from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
+from ansible_collections.deeplearning.aws.plugins.test.core import failed_denied, failed_not_found
 from deeplearning import aws as node_aws
 
 from localcloud.core.words import ANY, DOCUMENTED, READ, RECORDED, Entry, entries, matches

@@ -249,10 +249,9 @@ PLUGINS = sorted(
     for path in ROOT.glob(f"plugins/{part}/**/*.py")
 )
 READS_JSON = {
-    "gpu_tables.py": "files of this repository",
     "untrusted.py": "the one reader of what nodes send",
     "readers.py": "settings",
-    "node_config.py": "a value of a playbook, copied without Ansible's tags",
+    "core.py": "of filters: files of this repository, and a value of a playbook, copied without Ansible's tags",
     "first_fetches.py": "records in the operator's own folder, whose form is checked",
     "recorded_settings.py": "the record of site.yml, where members cannot write, validated like what is given",
     "namesake.py": "a summary in the operator's own folder, of which a region that the SDK knows is used",
@@ -260,7 +259,7 @@ READS_JSON = {
 }
 LOOKS_UP_METHODS = {
     "teardown.py": "by the kind of a resource, a name of our own",
-    "contract.py": "of the contract, by names that roles and playbooks write",
+    "core.py": "of the contract, by names that roles and playbooks write",
     "option.py": "of a reader of a setting",
     "readers.py": "of a reader of a setting",
     "upload.py": "of an error",

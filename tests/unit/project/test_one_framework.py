@@ -28,7 +28,7 @@ RECORD = """\
 """
 ASKS = """
 import json
-from ansible_collections.deeplearning.aws.plugins.filter import framework_pins, gpu_tables
+from ansible_collections.deeplearning.aws.plugins.filter import core
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import horovod, python_env
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_options, settings
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
@@ -56,7 +56,7 @@ print(json.dumps({
     "compared": "caffe" in survey.COMPARED,
     "variables": [own["CAFFE_LOG"], own["CAFFE_MODE"]],
     "environment": [*environment.pythons, *environment.imports, horovod.extra_package("caffe")],
-    "pins": "caffe" in framework_pins.framework_pins([]),
+    "pins": "caffe" in core.framework_pins([]),
     "table": gpu_docs.tables().splitlines()[0].endswith("| caffe |"),
 }))
 """

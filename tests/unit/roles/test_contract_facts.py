@@ -12,7 +12,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.deeplearning.aws.plugins.filter.contract import contract
+from ansible_collections.deeplearning.aws.plugins.filter.core import contract
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, hosts, names, paths, ports
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names

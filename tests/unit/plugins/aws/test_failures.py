@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.deeplearning.aws.plugins.filter.failure_reason import failure_reason
-from ansible_collections.deeplearning.aws.plugins.filter.missing_service import missing_service
+from ansible_collections.deeplearning.aws.plugins.filter.core import failure_reason, missing_service
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import refusal
-from ansible_collections.deeplearning.aws.plugins.test.failed_denied import failed_denied
-from ansible_collections.deeplearning.aws.plugins.test.failed_not_found import failed_not_found
+from ansible_collections.deeplearning.aws.plugins.test.core import failed_denied, failed_not_found
 
 ROOT = Path(__file__).resolve().parents[4]
 

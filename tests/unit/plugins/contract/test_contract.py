@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.deeplearning.aws.plugins.filter.cluster_record import cluster_record
-from ansible_collections.deeplearning.aws.plugins.filter.node_config import node_config
+from ansible_collections.deeplearning.aws.plugins.filter.core import cluster_record, node_config
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import (
     atomic_file,
     boot,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.filter.schedule_once import schedule_once
+from ansible_collections.deeplearning.aws.plugins.filter.core import schedule_once
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
     IDLE,
     SETUP,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.plugins.loader import filter_loader, test_loader
-from ansible_collections.deeplearning.aws.plugins.filter import framework_pins
+from ansible_collections.deeplearning.aws.plugins.filter import core
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[4]
 LOADERS = {"filter": filter_loader, "test": test_loader}
+DOCUMENTED = [(folder, path.stem) for folder in LOADERS for path in sorted((ROOT / f"plugins/{folder}").glob("*.yml"))]
 
 
 def filtered(name: str, *values: Any, **options: Any) -> Any:
@@ -19,12 +21,18 @@ def filtered(name: str, *values: Any, **options: Any) -> Any:
     return filter_loader.get(f"deeplearning.aws.{name}").j2_function(*values, **options)
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [(folder, path.stem) for folder in LOADERS for path in sorted((ROOT / f"plugins/{folder}").glob("*.py"))],
-)
-def test_each_is_found_by_the_name_of_its_file(folder: str, name: str) -> None:
+@pytest.mark.parametrize(("folder", "name"), DOCUMENTED)
+def test_each_is_found_by_the_name_of_its_documentation(folder: str, name: str) -> None:
     assert callable(LOADERS[folder].get(f"deeplearning.aws.{name}").j2_function)
+
+
+def test_each_is_documented() -> None:
+    names = []
+    for folder, plugin, listing in (("filter", "FilterModule", "filters"), ("test", "TestModule", "tests")):
+        for file in (ROOT / f"plugins/{folder}").glob("*.py"):
+            module = import_module(f"ansible_collections.deeplearning.aws.plugins.{folder}.{file.stem}")
+            names += [(folder, name) for name in getattr(getattr(module, plugin)(), listing)()]
+    assert sorted(names) == DOCUMENTED
 
 
 def test_a_text_of_a_node_becomes_one_line() -> None:
@@ -40,18 +48,18 @@ def test_each_framework_has_a_pin_unless_some_are_named() -> None:
 
 
 def test_a_pin_changes_with_each_file_that_packages_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framework_pins, "FILES", tmp_path)
+    monkeypatch.setattr(core, "FILES", tmp_path)
     folder = tmp_path / "pytorch"
     folder.mkdir()
     pins = []
     for variant, content in (("cpu", "b==1"), ("gpu", "b==1"), ("gpu", "b==1.1"), ("cpu", "b==2")):
         (folder / f"requirements-{variant}.txt").write_text(content)
-        pins.append(framework_pins.framework_pins(["pytorch"])["pytorch"])
+        pins.append(core.framework_pins(["pytorch"])["pytorch"])
     assert len(set(pins)) == 4
     # Other files are not installed.
     (folder / "README.md").write_text("words")
     (folder / "gpu.json").write_text("{}")
-    assert framework_pins.framework_pins(["pytorch"])["pytorch"] == pins[-1]
+    assert core.framework_pins(["pytorch"])["pytorch"] == pins[-1]
 
 
 POLICY = {"cluster": "red", "region": "us-east-1", "account": "123456789012", "bucket": "red-1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
+from ansible_collections.deeplearning.aws.plugins.filter.core import gpu_tables
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import validate
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_rules
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.filter.gpu_tables import gpu_tables
+from ansible_collections.deeplearning.aws.plugins.filter.core import gpu_tables
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import CUDNN_8, FRAMEWORKS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.gpu_proof import LEAST_DRIVERS
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import gpu_types, gpus
