@@ -25,14 +25,12 @@ class Option:
     help: str
     playbooks: Sequence[str] = ()
     """Empty for a setting of the cluster, which every playbook takes."""
-    default: Any = None
-    """If it is None, it is what the form has for nothing. An option whose default is empty may be set to nothing."""
     required: str = ""
     """What to do where there is no value; empty if the default applies."""
 
-    def __post_init__(self) -> None:
-        if self.default is None:
-            object.__setattr__(self, "default", self.form.empty)
+    @property
+    def default(self) -> Any:
+        return self.form.default
 
     @property
     def example(self) -> Any:
@@ -40,6 +38,7 @@ class Option:
 
     @property
     def may_be_empty(self) -> bool:
+        """Return whether the option may be set to nothing."""
         return self.default in (None, "", [], {})
 
     def argument(self, value: Any = None) -> str:

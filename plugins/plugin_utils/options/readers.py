@@ -52,8 +52,8 @@ class Form(Generic[Value]):
     range: str = ""
     examples: Sequence[Any] = ()
     """An option has the first one that is not its default."""
-    empty: Any = None
-    """What an option has that is set to nothing."""
+    default: Any = None
+    """What an option has that is not set, or set to nothing. If that is not empty, it cannot be set to nothing."""
 
     def __call__(self, value: Any) -> Value:
         return self.read(value)
@@ -62,12 +62,15 @@ class Form(Generic[Value]):
         """Return the form with another example."""
         return replace(self, examples=(example,))
 
+    def by_default(self, value: Any) -> Form[Value]:
+        return replace(self, default=value)
+
 
 def form(
-    kind: str, *examples: Any, span: str = "", empty: Any = None
+    kind: str, *examples: Any, span: str = "", default: Any = None
 ) -> Callable[[Callable[[Any], Value]], Form[Value]]:
     """Decorate a function that reads a value."""
-    return lambda read: Form(read, kind, span, examples, empty)
+    return lambda read: Form(read, kind, span, examples, default)
 
 
 def is_empty(value: Any) -> bool:
@@ -83,7 +86,7 @@ def shown(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
-@form("text", empty="")
+@form("text", default="")
 def text(value: Any) -> str:
     if isinstance(value, bool | list | dict) or value is None:
         raise InvalidOption("give a text")
@@ -114,7 +117,7 @@ def checked(
 
 
 def matching(kind: str, pattern: str, expected: str, *examples: str) -> Form[str]:
-    return checked(schema.matching(pattern, expected), kind, *examples, empty="")
+    return checked(schema.matching(pattern, expected), kind, *examples, default="")
 
 
 _plain_name = matching(
@@ -139,7 +142,7 @@ policy_arn = matching("ARN", r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/
 kms_key = matching(
     "ARN", r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+", "the ARN of a KMS key, not of an alias"
 )
-instance_type = checked(schema.instance_type, "type", "g5.12xlarge", empty="")
+instance_type = checked(schema.instance_type, "type", "g5.12xlarge", default="")
 emr_release = matching("emr-…", r"emr-\d{1,2}\.\d{1,3}\.\d{1,3}", "a release of EMR, such as emr-7.14.0", "emr-7.12.0")
 emr_application = matching("name", r"[A-Za-z][A-Za-z0-9-]*", "the name of an application of EMR, such as Spark")
 zone = matching("zone", r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}(-[a-z]{3}-\d)?[a-z]", "the name of an availability zone")
@@ -171,7 +174,7 @@ def _decimal(value: Any) -> Any:
 
 
 boolean = checked(schema.boolean, "true or false", True, False, prepare=_truth)
-flag = replace(boolean, empty=False)
+flag = boolean.by_default(False)
 
 
 def integer(least: int, most: int, why: str = "") -> Form[Any]:
@@ -211,7 +214,7 @@ def choice(*options: str) -> Form[Any]:
 
 def mode(default: str, *others: str) -> Form[str]:
     """Return the form of a choice that has a value in any case."""
-    return replace(choice(default, *others), empty=default)
+    return choice(default, *others).by_default(default)
 
 
 automatic = mode("auto", "true", "false").such_as(False)
@@ -236,7 +239,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def list_of(inner: Form[Any]) -> Form[Any]:
-    @form(f"list of {inner.kind}", *([example] for example in inner.examples), empty=[])
+    @form(f"list of {inner.kind}", *([example] for example in inner.examples), default=[])
     def read(value: Any) -> list[Any]:
         items = []
         for item in _items(value):
@@ -300,7 +303,7 @@ def image(value: Any) -> str:
     return match[1]
 
 
-@form("path", empty="")
+@form("path", default="")
 def path(value: Any) -> str:
     return str(Path(text(value)).expanduser().absolute())
 
@@ -315,7 +318,7 @@ def mount_point(value: Any) -> str:
     return str(content)
 
 
-@form("bucket/prefix", empty="")
+@form("bucket/prefix", default="")
 def bucket(value: Any) -> str:
     owner, _slash, prefix = text(value).removeprefix("s3://").partition("/")
     if not _BUCKET.fullmatch(owner) or ".." in owner:
@@ -325,7 +328,7 @@ def bucket(value: Any) -> str:
     return f"{owner}/{prefix.strip('/')}".rstrip("/")
 
 
-@form("map", {"team": "vision"}, empty={})
+@form("map", {"team": "vision"}, default={})
 def tags(value: Any) -> dict[str, str]:
     if isinstance(value, str):
         value = _from_json(value, "map")

@@ -75,11 +75,10 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "evaluate_args",
-        rr.words.such_as(["--test", "--weights", "{checkpoint}"]),
+        rr.words.such_as(["--test", "--weights", "{checkpoint}"]).by_default(["--run-dir", "{run}", "--evaluate"]),
         "What makes the script evaluate, after the run's arguments and `script_args`. `{run}` is the folder of the run "
         "to evaluate, `{checkpoint}` the path of its chosen or newest checkpoint.",
         ("evaluate",),
-        default=["--run-dir", "{run}", "--evaluate"],
     ),
     Option(
         "checkpoint",
@@ -97,11 +96,10 @@ TABLE: Sequence[Option] = (
     ),
     Option(
         "processes_per_node",
-        rr.processes,
+        rr.processes.by_default("auto"),
         "Worker processes on each node, which share its GPUs. auto: one per GPU, or one; with mxnet's local, device "
         "and dist_device_sync one with all GPUs.",
         _TRAIN,
-        default="auto",
     ),
     Option(
         "servers",
@@ -173,25 +171,22 @@ TABLE: Sequence[Option] = (
     Option("detach", r.flag, "Do not follow the run.", _NEW_RUNS),
     Option(
         "max_restarts",
-        r.integer(0, 100).such_as(0),
+        r.integer(0, 100).such_as(0).by_default(run_request.DEFAULTS["max_restarts"]),
         "How often to restart a run after a member was lost or held. A script that fails by itself is not restarted.",
         _TRAIN,
-        default=run_request.DEFAULTS["max_restarts"],
     ),
     Option(
         "stop_seconds",
-        r.integer(1, run_request.MOST_STOP_SECONDS).such_as(60),
+        r.integer(1, run_request.MOST_STOP_SECONDS).such_as(60).by_default(run_request.DEFAULTS["stop_seconds"]),
         "Seconds that the script's processes have to save after SIGTERM, when the run is stopped or another process of "
         "it has failed. Then they are killed.",
         _TRAIN,
-        default=run_request.DEFAULTS["stop_seconds"],
     ),
     Option(
         "on_busy",
-        r.choice("refuse", "wait"),
+        r.choice("refuse", "wait").by_default(run_request.DEFAULTS["busy"]),
         "What to do if another run uses these nodes.",
         _NEW_RUNS,
-        default=run_request.DEFAULTS["busy"],
     ),
     Option(
         "preflight",
@@ -258,10 +253,9 @@ TABLE: Sequence[Option] = (
     Option("distribution", _DISTRIBUTION.such_as("ddp"), "Its distribution. Without it, the default one.", _HEALTH),
     Option(
         "health_bandwidth_gbits",
-        r.integer(0, 10_000).such_as(10),
+        r.integer(0, 10_000).such_as(10).by_default(0),
         "Gbit/s that each node must reach to the next one. 0: a share of what its instance type has.",
         _HEALTH,
-        default=0,
     ),
     Option(
         "dataset",
@@ -340,10 +334,9 @@ TABLE: Sequence[Option] = (
     Option("audit", r.text.such_as("all"), "The cluster to list, or all. Without it, `cluster_name`.", ("audit",)),
     Option(
         "project",
-        r.path.such_as("~/team"),
+        r.path.such_as("~/team").by_default("."),
         "The folder to write the files of a project to. Without it, the current one.",
         ("new_project",),
-        default=".",
     ),
     Option(
         "image_frameworks",

@@ -46,7 +46,7 @@ module = r.checked(
 )
 
 
-@form("text", empty=[])
+@form("text", default=[])
 def words(value: Any) -> list[str]:
     """Return a script's arguments from a list, or from a string that is split as a shell does."""
     if isinstance(value, str):
@@ -125,13 +125,13 @@ def data_source(value: Any) -> str:
     return str(file.absolute())
 
 
-@form("text", "s3://my-data/sets", empty="")
+@form("text", "s3://my-data/sets", default="")
 def s3_uri(value: Any) -> str:
     """Return s3://bucket/prefix; the s3:// may be left out."""
     return f"s3://{r.bucket(value)}"
 
 
-@form("text", "s3://my-bucket/lenet-1", empty="")
+@form("text", "s3://my-bucket/lenet-1", default="")
 def destination(value: Any) -> str:
     """Return a folder of this machine, or s3://bucket/prefix."""
     text = r.text(value)
@@ -163,19 +163,19 @@ def run_or_all(value: Any) -> str:
     return ALL_RUNS if text == ALL_RUNS else run_id(text)
 
 
-@form("text", ["lenet-1", "lenet-2"], empty=[])
+@form("text", ["lenet-1", "lenet-2"], default=[])
 def run_ids(value: Any) -> list[str]:
     return [] if value == ALL_RUNS else list(r.list_of(run_id)(value))
 
 
-@form("text", {"BACKBONE.NORM": "GN"}, empty={})
+@form("text", {"BACKBONE.NORM": "GN"}, default={})
 def config(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidOption("give a map")
     return {str(key): content for key, content in value.items()}
 
 
-@form("text", {"SEED": "7"}, empty={})
+@form("text", {"SEED": "7"}, default={})
 def environment(value: Any) -> dict[str, str]:
     for name, content in config(value).items():
         if not _VARIABLE.fullmatch(name):

@@ -34,11 +34,10 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_name",
-                r.name,
+                r.name.by_default("deeplearning"),
                 "The cluster's name. Everything that it owns in AWS is tagged with it.",
-                default="deeplearning",
             ),
-            Option("cluster_region", r.region, "The AWS region of the cluster.", default="us-east-1"),
+            Option("cluster_region", r.region.by_default("us-east-1"), "The AWS region of the cluster."),
             Option(
                 "cluster_profile",
                 r.text.such_as("research"),
@@ -57,9 +56,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_instance_type",
-                r.instance_type,
+                r.instance_type.by_default("g5.xlarge"),
                 "The EC2 instance type of the workers, and of the master unless `cluster_master_instance_type` is set.",
-                default="g5.xlarge",
             ),
             Option(
                 "cluster_master_instance_type",
@@ -68,16 +66,14 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_master_trains",
-                r.boolean,
+                r.boolean.by_default(True),
                 "Train on the master too. If false, the master is left out of the workers file and may be a type "
                 "without GPUs.",
-                default=True,
             ),
             Option(
                 "cluster_worker_count",
-                _WORKERS.such_as(4),
+                _WORKERS.such_as(4).by_default(1),
                 "Number of workers, in addition to the master: with N workers, N + 1 machines train.",
-                default=1,
             ),
             Option(
                 "cluster_worker_min",
@@ -93,17 +89,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_image",
-                r.image,
+                r.image.by_default("base-oss-nvidia-driver-gpu-ubuntu-22.04"),
                 "The machines' image: a family of AWS's Deep Learning AMIs (its newest image is looked up once and "
                 "then kept), or the id of an AMI. Its system has Python 3.11 or newer, or a package of it.",
-                default="base-oss-nvidia-driver-gpu-ubuntu-22.04",
             ),
             Option("cluster_login_user", r.user, "The user to log in as. Empty: the image's own, ubuntu or ec2-user."),
             Option(
                 "cluster_root_volume_gib",
-                r.integer(8, 16384).such_as(200),
+                r.integer(8, 16384).such_as(200).by_default(100),
                 "Size of each machine's root volume, in GiB.",
-                default=100,
             ),
             Option("cluster_root_volume_type", r.mode("gp3", "gp2"), "Type of the root volumes."),
             Option(
@@ -129,9 +123,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_default_framework",
-                r.choice(*FRAMEWORKS).such_as("pytorch"),
+                r.choice(*FRAMEWORKS).such_as("pytorch").by_default(""),
                 "The framework whose python and python3 login shells find. Empty: none, they are activated by name.",
-                default="",
             ),
             Option(
                 "cluster_monitoring",
@@ -141,9 +134,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_capacity_timeout_minutes",
-                r.integer(1, 1440).such_as(90),
+                r.integer(1, 1440).such_as(90).by_default(55),
                 "Minutes to wait until all machines are in service.",
-                default=55,
             ),
         ),
     ),
@@ -184,17 +176,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_vpc_cidr",
-                r.vpc_cidr,
+                r.vpc_cidr.by_default("10.0.0.0/16"),
                 "The addresses of the cluster's own network. Its halves are the public and the private subnet.",
-                default="10.0.0.0/16",
             ),
             Option("cluster_vpc_id", r.resource_id("vpc"), "An existing VPC to use instead."),
             Option(
                 "cluster_public",
-                r.boolean,
+                r.boolean.by_default(True),
                 "Give the master a public address. false: it is in the private subnet with the workers, and you reach "
                 "it through a VPN or a bastion of yours.",
-                default=True,
             ),
             Option(
                 "cluster_bastion",
@@ -237,9 +227,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_efs_mount",
-                r.mount_point.such_as("/efs"),
+                r.mount_point.such_as("/efs").by_default("/efs"),
                 "The file system's mount point on the nodes.",
-                default="/efs",
             ),
             Option(
                 "cluster_efs_tls",
@@ -254,9 +243,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_keep_efs",
-                r.boolean,
+                r.boolean.by_default(True),
                 "Keep the file system that the cluster created when destroy.yml removes the cluster.",
-                default=True,
             ),
             Option(
                 "cluster_s3_read",
@@ -291,9 +279,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_emr_applications",
-                r.list_of(r.emr_application).such_as(["Hadoop", "Spark"]),
+                r.list_of(r.emr_application).such_as(["Hadoop", "Spark"]).by_default(["Hadoop"]),
                 "The applications of the release to install.",
-                default=["Hadoop"],
             ),
             Option(
                 "cluster_emr_log_uri",
@@ -304,17 +291,15 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_emr_idle_minutes",
-                r.or_never(r.integer(0, 10080)).such_as(180),
+                r.or_never(r.integer(0, 10080)).such_as(180).by_default(60),
                 "EMR ends the cluster after so many minutes without a run, a step or a YARN application. 0 or never: "
                 "no end.",
-                default=60,
             ),
             Option(
                 "cluster_emr_yarn_percent",
-                r.integer(10, 100).such_as(50),
+                r.integer(10, 100).such_as(50).by_default(25),
                 "The share of each core node's memory and processors that YARN may give to its applications. Training "
                 "runs next to YARN, not in it.",
-                default=25,
             ),
             Option(
                 "cluster_emr_termination_protection",
@@ -323,9 +308,8 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
             ),
             Option(
                 "cluster_emr_replace_unhealthy",
-                r.boolean,
+                r.boolean.by_default(True),
                 "Have EMR replace core nodes that do not answer. The new one configures itself and becomes a member.",
-                default=True,
             ),
         ),
     ),
@@ -335,11 +319,10 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_max_hourly_cost",
-                r.or_empty(r.number(0, 1_000_000)).such_as(25),
+                r.or_empty(r.number(0, 1_000_000)).such_as(25).by_default(50),
                 "What the cluster may cost an hour with all its machines, in USD. Settings that cost more are refused "
                 "before anything is created, and so are accelerated types whose price cannot be read from AWS's price "
                 "list. Empty: no limit.",
-                default=50,
             ),
         ),
     ),
@@ -350,18 +333,16 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_ttl_hours",
-                r.or_never(r.number(0, 8760)).such_as(8),
+                r.or_never(r.number(0, 8760)).such_as(8).by_default(0),
                 "All machines end so many hours after `site.yml` has created them, or brought them back. Runs save a "
                 "checkpoint before. `deeplearning.aws.extend` postpones it. 0 or never: no end.",
-                default=0,
             ),
             Option(
                 "cluster_idle_minutes",
-                r.or_never(r.integer(0, 10080)).such_as(60),
+                r.or_never(r.integer(0, 10080)).such_as(60).by_default(0),
                 "All machines end after so many minutes without a run that progresses, a login, staging, an upload, an "
                 "installation or work of a processor. The master postpones the end while there is any, so they end "
                 "without a master too. 0 or never: no end.",
-                default=0,
             ),
         ),
     ),

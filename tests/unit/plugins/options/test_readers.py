@@ -203,7 +203,7 @@ def test_files_have_to_be_there_and_of_the_right_kind(tmp_path: Path) -> None:
 
 
 def test_an_option_knows_its_kind_and_how_it_is_given() -> None:
-    count = Option("count", r.integer(1, 3).such_as(2), "", default=1)
+    count = Option("count", r.integer(1, 3).such_as(2).by_default(1), "")
     assert (count.form.kind, count.form.range, count.may_be_empty) == ("number", "1 to 3", False)
     assert (count.argument(), count.argument(0)) == ("-e count=2", "-e count=0")
     zones = Option("zones", r.list_of(r.zone).such_as(["a"]), "")
@@ -229,13 +229,13 @@ def test_an_option_knows_its_kind_and_how_it_is_given() -> None:
     ],
 )
 def test_an_option_has_the_default_and_an_example_of_its_form(form: r.Form[Any], default: Any, expected: Any) -> None:
-    option = Option("x", form, "", default=default)
+    option = Option("x", form if default is None else form.by_default(default), "")
     assert (option.default, option.example) == expected
 
 
 def test_missing_values_have_their_default_and_wrong_ones_no_value() -> None:
     table = [
-        Option("count", r.integer(1, 3).such_as(2), "", default=1),
+        Option("count", r.integer(1, 3).such_as(2).by_default(1), ""),
         Option("note", r.text.such_as("y"), ""),
         Option("run", r.integer(1, 3).such_as(2), "", required="say which"),
     ]
