@@ -12,8 +12,7 @@ from typing import Any
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER, MASTER
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
@@ -59,10 +58,10 @@ class ActionModule(Action):
 
     def _write(self, cluster: Cluster, reports: Mapping[str, host_keys.NodeReport], options: Mapping[str, Any]) -> bool:
         """Write both files, without machines whose keys are unknown: ssh must not connect to those."""
-        known = [_ssh_host(node, reports) for node in cluster.nodes if node.id in reports]
+        known = [node for node in cluster.nodes if node.id in reports]
         hosts, config = (Path(file).absolute() for file in host_keys.ssh_files(options["folder"], options["cluster"]))
         texts = {
-            hosts: host_keys.known_hosts(known),
+            hosts: host_keys.known_hosts(known, reports),
             config: host_keys.ssh_config(cluster.name, known, _login(cluster, options), str(hosts), str(config)),
         }
         if self.check_mode:
@@ -81,19 +80,6 @@ def _login(cluster: Cluster, options: Mapping[str, Any]) -> host_keys.Login:
         options["region"],
         options["profile"],
         options["bastion"],
-    )
-
-
-def _ssh_host(node: ClusterNode, reports: Mapping[str, host_keys.NodeReport]) -> host_keys.SshHost:
-    record = node.record
-    return host_keys.SshHost(
-        id=node.id,
-        names=[node.name, MASTER_ALIAS] if node.rank == 1 else [node.name],
-        # Only the master can be reached from outside, even if the users' own subnets give all machines addresses.
-        public_address=str(record["public_address"]) if node.role == MASTER else "",
-        private_address=str(record["private_address"]),
-        private_name=str(record["private_name"]),
-        host_keys=reports[node.id].host_keys,
     )
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import aliases
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import HELD, parse
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
 """How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""
@@ -41,26 +43,6 @@ class NodeReport:
     """the SHA-256 of the bundle that configured it; empty if none did"""
     is_held: bool = False
     """Whether it is kept out of runs."""
-
-
-@dataclass(frozen=True)
-class SshHost:
-    """A machine that ssh can verify."""
-
-    id: str
-    names: Sequence[str]
-    """its aliases, the main one first"""
-    public_address: str
-    private_address: str
-    private_name: str
-    host_keys: Sequence[str]
-
-    @property
-    def patterns(self) -> list[str]:
-        """Return the valid names and addresses of the machine."""
-        addresses = [address for address in (self.public_address, self.private_address) if _is_address(address)]
-        names = [name for name in (*self.names, self.id, self.private_name) if _NAME.match(name)]
-        return list(dict.fromkeys([*names, *addresses]))
 
 
 @dataclass(frozen=True)
@@ -119,23 +101,22 @@ def ssh_files(folder: str | Path, cluster: str) -> tuple[Path, Path]:
     return Path(folder, f"{cluster}.known_hosts"), Path(folder, f"{cluster}.ssh_config")
 
 
-def known_hosts(machines: Sequence[SshHost]) -> str:
-    """Return every name of every machine with its keys."""
-    lines = [f"{','.join(machine.patterns)} {key}" for machine in machines for key in machine.host_keys]
+def known_hosts(nodes: Sequence[ClusterNode], reports: Mapping[str, NodeReport]) -> str:
+    """Return every name of every node with its keys."""
+    lines = [f"{','.join(_patterns(node))} {key}" for node in nodes for key in reports[node.id].host_keys]
     return "".join(f"{line}\n" for line in lines)
 
 
-def ssh_config(cluster: str, machines: Sequence[SshHost], login: Login, hosts_file: str, own_file: str) -> str:
-    """Return ssh's configuration for these machines. With `ssh -F` it reads no other one."""
+def ssh_config(cluster: str, nodes: Sequence[ClusterNode], login: Login, hosts_file: str, own_file: str) -> str:
+    """Return ssh's configuration for these nodes. With `ssh -F` it reads no other one."""
     lines = [
         f"{OF_CLUSTER}{cluster} in {login.region}, according to AWS. Written by deeplearning.aws.discover_members.",
-        f"# ssh -F {own_file} {machines[0].names[0] if machines else 'deeplearning-master'}",
+        f"# ssh -F {own_file} {nodes[0].name if nodes else 'deeplearning-master'}",
     ]
-    masters = (machine for machine in machines if MASTER_ALIAS in machine.names)
-    jump = next(masters, None) if login.connection == JUMP else None
-    for machine in machines:
-        route = _route(machine, jump, login, own_file)
-        lines += ["", f"Host {' '.join(machine.patterns)}", *(f"    {line}" for line in route)]
+    jump = next((node for node in nodes if node.rank == 1), None) if login.connection == JUMP else None
+    for node in nodes:
+        route = _route(node, jump, login, own_file)
+        lines += ["", f"Host {' '.join(_patterns(node))}", *(f"    {line}" for line in route)]
     common = [f"User {login.user}"] if login.user else []
     if login.private_key_file:
         common += [f"IdentityFile {_quoted(login.private_key_file)}", "IdentitiesOnly yes"]
@@ -148,26 +129,41 @@ def ssh_config(cluster: str, machines: Sequence[SshHost], login: Login, hosts_fi
         "UpdateHostKeys no",
         "ServerAliveInterval 30",
     ]
-    patterns = " ".join(pattern for machine in machines for pattern in machine.patterns)
+    patterns = " ".join(pattern for node in nodes for pattern in _patterns(node))
     if patterns:
         lines += ["", f"Host {patterns}", *(f"    {line}" for line in common)]
     return "\n".join(lines) + "\n"
 
 
-def _route(machine: SshHost, jump: SshHost | None, login: Login, own_file: str) -> list[str]:
+def _patterns(node: ClusterNode) -> list[str]:
+    """Return the valid names and addresses of a node, its inventory name first."""
+    names = (node.name, *(aliases(node.rank) if node.rank else ()), node.id, node.record["private_name"])
+    names = tuple(name for name in names if _NAME.match(name))
+    return list(dict.fromkeys([*names, *_addresses(node, from_outside=True)]))
+
+
+def _addresses(node: ClusterNode, from_outside: bool) -> list[str]:
+    """Return the valid addresses of a node, the public one first.
+
+    Only the master can be reached from outside, even if the users' own subnets give all machines addresses.
+    """
+    public = [node.record["public_address"]] if from_outside and node.role == MASTER else []
+    return [address for address in (*public, node.record["private_address"]) if _is_address(address)]
+
+
+def _route(node: ClusterNode, jump: ClusterNode | None, login: Login, own_file: str) -> list[str]:
     if login.connection == SSM:
         profile = f" --profile {login.profile}" if login.profile else ""
         return [
-            f"HostName {machine.id}",
+            f"HostName {node.id}",
             f"ProxyCommand aws ssm start-session --region {login.region}{profile} --target %h"
             " --document-name AWS-StartSSHSession --parameters portNumber=%p",
         ]
-    addresses = [machine.public_address] if machine is jump else []
-    address = [f"HostName {address}" for address in [*addresses, machine.private_address] if _is_address(address)][:1]
-    if machine is jump:
+    address = [f"HostName {address}" for address in _addresses(node, from_outside=node is jump)][:1]
+    if node is jump:
         # The bastion is in the user's own configuration of ssh.
         return [*address, f"ProxyCommand ssh -o ForwardAgent=no -W %h:%p {login.bastion}"] if login.bastion else address
-    return [*address, f"ProxyCommand {jump_command(jump.names[0], own_file)}"] if jump else address
+    return [*address, f"ProxyCommand {jump_command(jump.name, own_file)}"] if jump else address
 
 
 def jump_command(master: str, config: str = "") -> str:

@@ -17,9 +17,10 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys
     JUMP,
     SSM,
     Login,
-    SshHost,
+    NodeReport,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.namesake import other_regions
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
 
 from tests.unit.plugins.instances_kit import BLOCK, ECDSA, ED, RSA
 
@@ -95,35 +96,37 @@ def test_a_key_brings_no_second_line() -> None:
     assert report_of(report(host_keys=[f"{ED}\n* {RSA} root@x"])) is None
 
 
-def known(**other: Any) -> SshHost:
-    values: dict[str, Any] = {
+def master(**other: Any) -> ClusterNode:
+    record: dict[str, Any] = {
         "id": MASTER_ID,
-        "names": ["deeplearning-master", "deeplearning-worker1"],
         "public_address": "198.51.100.9",
         "private_address": "10.0.0.5",
         "private_name": "ip-10-0-0-5.ec2.internal",
-        "host_keys": [ED, RSA],
     }
-    return SshHost(**{**values, **other})
+    return ClusterNode({**record, **other}, "master", 1)
 
 
-MASTER = known()
-WORKER = known(
-    id=WORKER_ID,
-    names=["deeplearning-worker2"],
-    public_address="",
-    private_address="10.0.128.5",
-    private_name="ip-10-0-128-5.ec2.internal",
-    host_keys=[ECDSA],
+MASTER = master()
+WORKER = ClusterNode(
+    {
+        "id": WORKER_ID,
+        # Users' own subnets may give workers addresses too.
+        "public_address": "198.51.100.10",
+        "private_address": "10.0.128.5",
+        "private_name": "ip-10-0-128-5.ec2.internal",
+    },
+    "worker",
+    2,
 )
 
 
 def test_every_name_of_a_machine_is_pinned() -> None:
     names = f"deeplearning-worker2,{WORKER_ID},ip-10-0-128-5.ec2.internal,10.0.128.5"
-    assert host_keys.known_hosts([MASTER, WORKER]).splitlines()[2] == f"{names} {ECDSA}"
+    reports = {MASTER_ID: NodeReport([ED, RSA]), WORKER_ID: NodeReport([ECDSA])}
+    assert host_keys.known_hosts([MASTER, WORKER], reports).splitlines()[2] == f"{names} {ECDSA}"
 
 
-def effective(tmp_path: Path, host: str, *machines: SshHost, **login: Any) -> dict[str, str]:
+def effective(tmp_path: Path, host: str, *machines: ClusterNode, **login: Any) -> dict[str, str]:
     """What ssh itself makes of the file."""
     hosts, config = host_keys.ssh_files(tmp_path, "red")
     values = {"user": "ubuntu", "private_key_file": str(tmp_path / "a key"), **login}
@@ -171,7 +174,7 @@ def test_the_master_is_reached_from_outside(tmp_path: Path, host: str) -> None:
 
 
 def test_a_private_master_is_reached_at_its_private_address_and_leads_to_the_workers(tmp_path: Path) -> None:
-    private = known(public_address="")
+    private = master(public_address="")
     assert effective(tmp_path, "deeplearning-master", private, WORKER)["hostname"] == "10.0.0.5"
     assert "proxycommand" not in effective(tmp_path, "deeplearning-master", private, WORKER)
     assert effective(tmp_path, "deeplearning-worker2", private, WORKER)["proxycommand"].endswith("deeplearning-master")
@@ -179,7 +182,7 @@ def test_a_private_master_is_reached_at_its_private_address_and_leads_to_the_wor
 
 @pytest.mark.stand_in("the bastion: ssh prints its settings, and connects to nothing")
 def test_a_bastion_leads_to_the_master_alone_and_without_the_agent(tmp_path: Path) -> None:
-    machines, bastion = (known(public_address=""), WORKER), "me@bastion"
+    machines, bastion = (master(public_address=""), WORKER), "me@bastion"
     through = effective(tmp_path, "deeplearning-master", *machines, bastion=bastion)["proxycommand"]
     assert through == "ssh -o ForwardAgent=no -W %h:%p me@bastion"
     assert bastion not in effective(tmp_path, "deeplearning-worker2", *machines, bastion=bastion)["proxycommand"]
@@ -222,7 +225,7 @@ def test_folders_with_percent_signs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("evil", ["x\n    ProxyCommand id", "* !x", "-oProxyCommand=id", "", "a b"])
 def test_nothing_but_names_and_addresses_gets_in(evil: str) -> None:
-    machine = known(private_name=evil, public_address=evil, private_address=evil)
+    machine = master(private_name=evil, public_address=evil, private_address=evil)
     text = host_keys.ssh_config("red", [machine], Login(connection=JUMP), "/h", "/c")
     assert "ProxyCommand" not in text
     patterns = f"Host deeplearning-master deeplearning-worker1 {MASTER_ID}\n"
