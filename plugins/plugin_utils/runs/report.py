@@ -50,7 +50,7 @@ class ReportedRun:
     """Without parameter servers and the like."""
     state: str
     ranks: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """The metrics of each rank, line by line."""
+    """The metrics of each rank, line by line. A figure that a line does not have is None."""
     machine_hours: Mapping[str, float] = field(default_factory=dict)
     """Of all attempts, by instance type."""
     gpu_busy: float | None = None
@@ -65,7 +65,7 @@ class ReportedRun:
     @property
     def epochs(self) -> list[Mapping[str, Any]]:
         """Return the last line of each epoch of the first rank: accuracy is the same on all ranks."""
-        last = {line["epoch"]: line for line in self._first if line.get("epoch") is not None}
+        last = {line["epoch"]: line for line in self._first if line["epoch"] is not None}
         return [last[epoch] for epoch in sorted(last)]
 
     @property
@@ -74,7 +74,7 @@ class ReportedRun:
 
     @property
     def seconds(self) -> float | None:
-        return _number(self._first[-1].get("seconds")) if self._first else None
+        return self._first[-1]["seconds"] if self._first else None
 
     @property
     def throughput(self) -> float | None:
@@ -84,13 +84,12 @@ class ReportedRun:
 
     def evaluated(self, figure: str) -> float | None:
         """Return the last value of a figure that only the lines after an evaluation have."""
-        values = [_number(line.get(figure)) for line in self._first]
-        return next((value for value in reversed(values) if value is not None), None)
+        return next((line[figure] for line in reversed(self._first) if line[figure] is not None), None)
 
     @property
     def reporting(self) -> int:
         """Return the number of ranks that the figures are of. A line may have the figures of several."""
-        return sum(max(1, int(_number(lines[-1].get("ranks")) or 1)) for lines in self.ranks.values())
+        return sum(max(1, int(lines[-1]["ranks"] or 1)) for lines in self.ranks.values())
 
     def _option(self, name: str, pattern: str, default: str) -> str:
         """Return an option of an example trainer."""
@@ -131,14 +130,10 @@ class ReportedRun:
 
 
 def _speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    of_epochs = [line for line in lines if line.get("val_accuracy") is not None] or list(lines)
-    later = [line for line in of_epochs if line.get("epoch") != of_epochs[0].get("epoch")] or of_epochs
-    speeds = [speed for line in later if (speed := _number(line.get("samples_per_second"))) is not None]
+    of_epochs = [line for line in lines if line["val_accuracy"] is not None] or list(lines)
+    later = [line for line in of_epochs if line["epoch"] != of_epochs[0]["epoch"]] or of_epochs
+    speeds = [line["samples_per_second"] for line in later if line["samples_per_second"] is not None]
     return median(speeds) if speeds else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _time(value: Any) -> float:
@@ -248,7 +243,7 @@ def _base(run: ReportedRun, runs: Sequence[ReportedRun]) -> ReportedRun | None:
     return min(alike, key=lambda other: other.nodes, default=None)
 
 
-def _row(run: ReportedRun, base: ReportedRun | None, prices: PriceList) -> dict[str, tuple[object, int]]:
+def _row(run: ReportedRun, base: ReportedRun | None, prices: PriceList) -> dict[str, tuple[str | float | None, int]]:
     """Return the value and the decimal places of each column."""
     speed = run.throughput
     faster = speed / base.throughput if speed and base and base.throughput else None
@@ -271,9 +266,8 @@ def _row(run: ReportedRun, base: ReportedRun | None, prices: PriceList) -> dict[
     }
 
 
-def _shown(value: object, places: int) -> str:
-    number = _number(value)
-    return ("" if value is None else str(value)) if number is None else f"{number:,.{places}f}"
+def _shown(value: str | float | None, places: int) -> str:
+    return (value or "") if value is None or isinstance(value, str) else f"{value:,.{places}f}"
 
 
 def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
@@ -299,8 +293,8 @@ def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:
 
 
 def _points(run: ReportedRun, x_key: str, y_key: str) -> list[tuple[float, float]]:
-    pairs = [(_number(line.get(x_key)), _number(line.get(y_key))) for line in run.epochs]
-    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    pairs = [(line[x_key], line[y_key]) for line in run.epochs]
+    points = [pair for pair in pairs if None not in pair]
     # The last one counts most.
     return points[:: min(-1, len(points) // -MOST_POINTS)][::-1]
 
@@ -340,27 +334,22 @@ td { white-space: nowrap; }
 """
 
 
-def cost_note(runs: Sequence[ReportedRun], prices: PriceList) -> str:
-    """Return what the costs in the table are; empty if there are none."""
-    items = [offers.machine(kind) for run in runs for kind in run.machine_hours]
-    if not any(run.cost(prices) is not None for run in runs):
-        return ""
-    return (
-        "Cost is that of the run's machines while its attempts ran, at on-demand prices, without disks, network and "
-        f"storage. Prices: {prices.source(items)}."
-    )
-
-
-def measured_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return what the figures are of."""
+def notes(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
+    """Return what the figures and the costs in the table are."""
     examples = sorted({run.measured for run in runs if run.measured})
-    notes = [f"Measured: {'; '.join(examples)}. {EXAMPLE}"] if examples else []
+    sentences = [f"Measured: {'; '.join(examples)}. {EXAMPLE}"] if examples else []
     if any(run.gpu_busy is not None for run in runs):
-        notes.append(
+        sentences.append(
             "GPU busy is the median of what NVIDIA's library says every ten seconds of all GPUs of the run's nodes: "
             "how much of the time a GPU computes anything."
         )
-    return notes
+    if any(run.cost(prices) is not None for run in runs):
+        source = prices.source([offers.machine(kind) for run in runs for kind in run.machine_hours])
+        sentences.append(
+            "Cost is that of the run's machines while its attempts ran, at on-demand prices, without disks, network "
+            f"and storage. Prices: {source}."
+        )
+    return sentences
 
 
 def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
@@ -378,7 +367,7 @@ def page(runs: Sequence[ReportedRun], prices: PriceList) -> str:
 {html_page.table(rows[0], cells)}
 <p>Time is that of training, without start and evaluation. Samples per second are the median of all epochs but the
 first. Speed-up and efficiency are by samples per second, against the run on the fewest nodes with the same
-arguments. {html_page.text(" ".join([*measured_notes(runs), cost_note(runs, prices)]))}</p>
+arguments. {html_page.text(" ".join(notes(runs, prices)))}</p>
 <div class="plots">
 {chr(10).join(plot.svg() for plot in plots(runs).values())}
 </div>
@@ -389,10 +378,10 @@ arguments. {html_page.text(" ".join([*measured_notes(runs), cost_note(runs, pric
 
 def text(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     """Return the table for a terminal, line by line."""
-    notes = [GENERATED] if any(run.generated for run in runs) else []
+    generated = [GENERATED] if any(run.generated for run in runs) else []
     rows = table(runs, prices)
     table_lines = text_table([list(rows[0]), *(list(row.values()) for row in rows)], numbers=True)
-    return table_lines + notes + [note for note in [*measured_notes(runs), cost_note(runs, prices)] if note]
+    return table_lines + generated + notes(runs, prices)
 
 
 def read_all(folders: Iterable[Path]) -> list[ReportedRun]:
