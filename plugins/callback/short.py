@@ -102,9 +102,15 @@ class RoleChanges:
         return f"  {self.subject:<12} {f'{self.count} {verb}{where}':<24} {clock(time.monotonic() - self.began)}"
 
 
-def unless_verbose(method: Callable[..., None]) -> Callable[..., None]:
-    """With -v, let ansible.builtin.default print instead."""
+def unless_verbose(plugin: type[DefaultCallback]) -> type[DefaultCallback]:
+    """With -v, let ansible.builtin.default print instead: by each method that the class has of it."""
+    for name, method in list(vars(plugin).items()):
+        if name.startswith(("v2_", "_task_start")):
+            setattr(plugin, name, _chosen(method))
+    return plugin
 
+
+def _chosen(method: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(method)
     def chosen(self: CallbackModule, *arguments: Any, **options: Any) -> None:
         verbose = getattr(DefaultCallback, method.__name__)
@@ -113,6 +119,7 @@ def unless_verbose(method: Callable[..., None]) -> Callable[..., None]:
     return chosen
 
 
+@unless_verbose
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "deeplearning.aws.short"
@@ -151,7 +158,6 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._display.display(header)
         self._display.display(line, color=color, **options)
 
-    @unless_verbose
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._end_failure()
         self._begin_role(RoleChanges())
@@ -160,15 +166,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         marker = " [CHECK MODE]" if play.check_mode and self.get_option("check_mode_markers") else ""
         self._play_line = f"PLAY [{play.get_name().strip()}]{marker}"
 
-    @unless_verbose
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Print nothing."""
 
-    @unless_verbose
     def v2_playbook_on_include(self, included_file: Any) -> None:
         """Print nothing."""
 
-    @unless_verbose
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         self._end_failure()
         self._last_task_name = task.get_name().strip()
@@ -177,12 +180,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if subject != self._role.subject:
             self._begin_role(RoleChanges(subject, self._task_began))
 
-    @unless_verbose
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         if task.get_name().endswith("minutes)"):
             self._announce("started", task)
 
-    @unless_verbose
     def v2_runner_retry(self, result: Any) -> None:
         self._announce("waiting", result.task)
 
@@ -191,15 +192,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._announced.add(task._uuid)
             self._show(f"{state}: {_title(task)}", C.COLOR_DEBUG)
 
-    @unless_verbose
     def v2_runner_on_skipped(self, result: Any) -> None:
         """Print nothing."""
 
-    @unless_verbose
     def v2_runner_item_on_skipped(self, result: Any) -> None:
         """Print nothing."""
 
-    @unless_verbose
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._handle_warnings(result.result)
         # The failed items of a loop have been printed.
@@ -208,14 +206,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not ignore_errors and not is_rescued(result.task):
             self._failure.title = result.task.get_name().strip()
 
-    @unless_verbose
     def v2_runner_item_on_failed(self, result: Any) -> None:
         self._handle_warnings(result.result)
         if not is_rescued(result.task):
             label = one_line(str(self._get_item_label(result.result)))[:LONGEST_LABEL]
             self._print_failure(result, "failed", f"(item={label}) {_ignored(result.task.ignore_errors)}")
 
-    @unless_verbose
     def v2_runner_on_unreachable(self, result: Any) -> None:
         self._handle_warnings(result.result)
         prefix = f"{_ignored(result.task.ignore_unreachable)}UNREACHABLE: "
@@ -251,12 +247,11 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._begin_role(RoleChanges())
         self._play_line = ""
         outcomes = [stats.summarize(host) for host in stats.processed]
-        if self._display.verbosity or any(outcome["failures"] or outcome["unreachable"] for outcome in outcomes):
+        if any(outcome["failures"] or outcome["unreachable"] for outcome in outcomes):
             super().v2_playbook_on_stats(stats)
         elif time.monotonic() - self._began >= LONG_SECONDS:
             self._display.display(f"Finished in {clock(time.monotonic() - self._began)}.", color=C.COLOR_DEBUG)
 
-    @unless_verbose
     def v2_runner_on_ok(self, result: Any) -> None:
         self._handle_warnings_and_exception(result)
         plan = result.result.get("plan")
@@ -266,7 +261,6 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if not (result.task.loop or isinstance(result.task, TaskInclude)):
             self._print_success(result)
 
-    @unless_verbose
     def v2_runner_item_on_ok(self, result: Any) -> None:
         if not isinstance(result.task, TaskInclude):
             self._handle_warnings_and_exception(result)
