@@ -180,7 +180,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path)
         self._read_config_data(path)
-        options = {name: self.get_option(name) for name in hosts.EXTRA_VARS}
+        options = {name: self.get_option(name) for name in hosts.OVERRIDES}
         target = hosts.resolve_options(options, self._vars, os.environ)
         self._folder = Path(self.get_option("folder")).expanduser().absolute()
         if not target["clusters"]:
@@ -248,10 +248,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         """Apply the user's own compose, groups and keyed_groups."""
         compose, groups, keyed_groups = (self.get_option(name) for name in ("compose", "groups", "keyed_groups"))
         strict = self.get_option("strict")
-        if compose or groups or keyed_groups:
-            self._set_composite_vars(compose, host.variables, host.name, strict)
-            self._add_host_to_composed_groups(groups, host.variables, host.name, strict)
-            self._add_host_to_keyed_groups(keyed_groups, host.variables, host.name, strict)
+        self._set_composite_vars(compose, host.variables, host.name, strict)
+        self._add_host_to_composed_groups(groups, host.variables, host.name, strict)
+        self._add_host_to_keyed_groups(keyed_groups, host.variables, host.name, strict)
 
     def _report(self, problem: str) -> None:
         """Warn, unless only playbooks of this collection run: these ask AWS first, and fail with the same sentence."""

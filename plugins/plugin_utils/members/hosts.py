@@ -28,20 +28,14 @@ PREFIX = "deeplearning_"
 GROUPS = (MASTER, "workers", "cluster", "joining")
 """These groups always exist, even if empty."""
 
-ENVIRONMENT: Mapping[str, Sequence[str]] = {
-    "cluster": ("DEEPLEARNING_CLUSTER",),
-    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
-    "profile": ("AWS_PROFILE",),
-    "role_arn": ("DEEPLEARNING_ROLE_ARN",),
+OVERRIDES: Mapping[str, Sequence[str]] = {
+    "cluster": ("cluster_name", "DEEPLEARNING_CLUSTER"),
+    "region": ("cluster_region", "AWS_REGION", "AWS_DEFAULT_REGION"),
+    "profile": ("cluster_profile", "AWS_PROFILE"),
+    "role_arn": ("cluster_role_arn", "DEEPLEARNING_ROLE_ARN"),
 }
-"""Environment variables that override options of the inventory file."""
-EXTRA_VARS: Mapping[str, str] = {
-    "cluster": "cluster_name",
-    "region": "cluster_region",
-    "profile": "cluster_profile",
-    "role_arn": "cluster_role_arn",
-}
-"""Extra vars that override both. The inventory sets variables of these names for the playbooks."""
+"""What overrides an option of the inventory file: an extra var, which the inventory also sets for the playbooks, and
+after it environment variables."""
 
 READ_REGION = "deeplearning_region"
 """The variable with the region that the machines were read from. Files of variables override `cluster_region`."""
@@ -71,8 +65,7 @@ def resolve_options(
 ) -> dict[str, Any]:
     """Return the options that select the cluster. Extra vars win over the environment, and that over the file."""
     resolved = {}
-    for option, variable in EXTRA_VARS.items():
-        names = ENVIRONMENT[option]
+    for option, (variable, *names) in OVERRIDES.items():
         values = [extra_vars.get(variable), *(environment.get(name) for name in names), options.get(option)]
         resolved[option] = next((value for value in values if value not in (None, "", [])), "")
     resolved["clusters"] = cluster_names(resolved["cluster"])
@@ -88,7 +81,7 @@ def cluster_names(value: Any) -> list[str]:
 def selection(target: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables that select the cluster in playbooks."""
     values = {**target, "cluster": target["clusters"][0]}
-    return {variable: values[option] for option, variable in EXTRA_VARS.items()}
+    return {variable: values[option] for option, (variable, *_environment) in OVERRIDES.items()}
 
 
 def second_selection(path: str, selected: Mapping[str, Any], before: Mapping[str, Any]) -> str:

@@ -401,9 +401,9 @@ def test_extra_vars_win_over_the_environment_and_that_over_the_file(
 def test_the_documentation_names_the_variables_that_are_read() -> None:
     plugin = inventory_loader.get("deeplearning.aws.cluster")
     documented = yaml.safe_load(type(plugin).parse.__globals__["DOCUMENTATION"])["options"]
-    for option, names in hosts.ENVIRONMENT.items():
-        assert tuple(entry["name"] for entry in documented[option]["env"]) == names
-        assert f"C({hosts.EXTRA_VARS[option]})" in " ".join(documented[option]["description"])
+    for option, (variable, *names) in hosts.OVERRIDES.items():
+        assert [entry["name"] for entry in documented[option]["env"]] == names
+        assert f"C({variable})" in " ".join(documented[option]["description"])
 
 
 def test_the_cache_is_read_first_and_left_alone(answer: Any, read: Any, tmp_path: Path) -> None:
