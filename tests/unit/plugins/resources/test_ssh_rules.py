@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.filter.ssh_rules import DESCRIPTION, ssh_rules
+from ansible_collections.deeplearning.aws.plugins.filter.core import SSH_DESCRIPTION, ssh_rules
 
 HERE = "198.51.100.7/32"
-OWN = {"proto": "tcp", "ports": [22], "cidr_ip": HERE, "rule_desc": DESCRIPTION}
+OWN = {"proto": "tcp", "ports": [22], "cidr_ip": HERE, "rule_desc": SSH_DESCRIPTION}
 
 
 def existing(proto: str = "tcp", ports: tuple[int, int] | None = (22, 22), **peers: Any) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def existing(proto: str = "tcp", ports: tuple[int, int] | None = (22, 22), **pee
     return {"ip_protocol": proto, **limits, **lists, **peers}
 
 
-OWN_EARLIER = existing(ip_ranges=[{"cidr_ip": "203.0.113.0/24", "description": DESCRIPTION}])
+OWN_EARLIER = existing(ip_ranges=[{"cidr_ip": "203.0.113.0/24", "description": SSH_DESCRIPTION}])
 
 
 def test_each_location_is_a_rule() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.filter.surplus_workers import surplus_workers
+from ansible_collections.deeplearning.aws.plugins.filter.core import surplus_workers
 
 
 def group(*ids: str, **states: str) -> dict[str, Any]:
