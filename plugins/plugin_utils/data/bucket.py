@@ -37,7 +37,7 @@ class ObjectReader:
     def __init__(self, body: Any) -> None:
         self._body, self._size, self._sha256 = body, 0, hashlib.sha256()
 
-    def read(self, size: int = _CHUNK) -> bytes:
+    def read(self, size: int | None = _CHUNK) -> bytes:
         try:
             piece: bytes = self._body.read(size)
         except BotoCoreError as error:
@@ -51,6 +51,16 @@ class ObjectReader:
         while self.read():
             pass
         return self._size, self._sha256.hexdigest()
+
+
+def file_sha256(path: Path, show: Callable[[int], None] = lambda position: None) -> str:
+    """Return the SHA-256 of a file of this machine. `show` is called with the position."""
+    sha256 = hashlib.sha256()
+    with path.open("rb") as opened:
+        while data := opened.read(_CHUNK):
+            sha256.update(data)
+            show(opened.tell())
+    return sha256.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,9 @@ class Bucket:
 
     def manifest(self) -> dict[str, Any]:
         """Return the list of the data set's parts, empty if there is none that can be read."""
+        reader = self.open(MANIFEST)
         try:
-            manifest = json.loads(self.read(MANIFEST))
-        except AwsError as error:
-            if error.code in _MISSING:
-                return {}
-            raise
+            manifest = json.loads(reader.read(None)) if reader else {}
         except (ValueError, RecursionError):
             return {}
         return manifest if isinstance(manifest, dict) else {}
@@ -105,9 +112,6 @@ class Bucket:
     def put_manifest(self, manifest: Mapping[str, Any]) -> None:
         body = json.dumps(manifest, indent=1).encode()
         self.aws.call("s3", "put_object", Body=body, **self._object(MANIFEST))
-
-    def read(self, name: str) -> bytes:
-        return self.aws.content(self.name, f"{self.prefix}/{name}", self.owner)
 
     def open(self, name: str) -> ObjectReader | None:
         """Return a reader of an object, None if there is none."""

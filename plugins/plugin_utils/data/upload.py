@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Mapping
@@ -18,16 +17,17 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives import files_sha256
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import ON_DEMAND, Dataset, DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import (
-    CHUNK,
-    Download,
-    DownloadError,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import Download, DownloadError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build, digest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import archives
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket, MissingBucket, ObjectReader
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import (
+    Bucket,
+    MissingBucket,
+    ObjectReader,
+    file_sha256,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.datasets import set_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.first_fetches import FirstFetches
 
@@ -211,26 +211,21 @@ def _recorded(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
 
 def check_digest(part: DatasetFile, file: Path, fetches: FirstFetches, display: Display) -> str:
     """Return the file's SHA-256. Raise UserError if it is neither the published one nor that of the first fetch."""
-    sha256 = hashlib.sha256()
-    size, done = file.stat().st_size, 0
-    with file.open("rb") as opened:
-        for chunk in iter(lambda: opened.read(CHUNK), b""):
-            sha256.update(chunk)
-            done += len(chunk)
-            display.transfer(f"checking {part.name}", done, size)
+    size = file.stat().st_size
+    sha256 = file_sha256(file, lambda done: display.transfer(f"checking {part.name}", done, size))
     of_files = ""
     if part.files_sha256:
         with file.open("rb") as opened, archives.damage(part, file):
             of_files = files_sha256(opened, part.strip)
-    for actual, published in ((sha256.hexdigest(), part.sha256), (of_files, part.files_sha256)):
+    for actual, published in ((sha256, part.sha256), (of_files, part.files_sha256)):
         if published and actual != published:
             whose = "its files have" if published is part.files_sha256 else "it has"
             raise UserError(
                 f"{file} is not the published one: {whose} the SHA-256 {actual} instead of {published}. Fetch it again."
             )
     if part.url and not part.is_published:
-        fetches.compare(part.url, file, sha256.hexdigest())
-    return sha256.hexdigest()
+        fetches.compare(part.url, file, sha256)
+    return sha256
 
 
 def _fetch(name: str, part: DatasetFile, file: Path, fetches: FirstFetches, display: Display) -> str:

@@ -16,12 +16,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 
 def other_regions(folder: Path, cluster: str, region: str) -> set[str]:
     """Return the other regions that the cluster's summary and its configuration of ssh in the folder are about."""
-    return {_of_summary(_summary(folder, cluster)), _of_ssh(ssh_files(folder, cluster)[1], cluster)} - {region, ""}
+    return {read_summary(folder, cluster, "region"), _of_ssh(ssh_files(folder, cluster)[1], cluster)} - {region, ""}
 
 
-def _of_summary(file: Path) -> str:
+def read_summary(folder: Path, cluster: str, key: str) -> str:
+    """Return a text in the summary of a cluster that this machine has; empty if there is none."""
     try:
-        return str(json.loads(file.read_bytes())["region"])
+        return str(json.loads(_summary(folder, cluster).read_bytes())[key])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

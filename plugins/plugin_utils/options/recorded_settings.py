@@ -8,7 +8,6 @@ site.yml and emr.yml record them in the cluster's bucket, at a place where only 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import NOT_RECORDED, REMOVED, TABLE
 
 OBJECT = "settings.json"
@@ -50,11 +50,8 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
 
 def private_key(folder: Path, cluster: str) -> dict[str, Any]:
     """Return the setting of the private key that this machine used for the cluster, by its summary."""
-    try:
-        used = json.loads((folder / f"{cluster}.json").read_bytes())["private_key_file"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return {"cluster_private_key_file": used} if isinstance(used, str) and Path(used).is_file() else {}
+    used = namesake.read_summary(folder, cluster, "private_key_file")
+    return {"cluster_private_key_file": used} if Path(used).is_file() else {}
 
 
 def to_record(recorded: Mapping[str, Any], specified: Mapping[str, Any]) -> dict[str, Any]:

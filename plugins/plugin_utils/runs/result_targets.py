@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import stat
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket, file_sha256
 
 PARTIAL = ".partial"
 """A folder for files that have not arrived completely. No file of a run is in one of that name."""
@@ -35,10 +34,10 @@ class RunFile:
     modified: int
 
 
-def conflict(place: str, example: str) -> UserError:
+def conflict(place: str, name: str) -> UserError:
     return UserError(
-        f"{place} is there already, and is another file than that of the run. It stays as it is: move it away, or name "
-        f"another place. Example: -e to={example}"
+        f"{place}/{name} is there already, and is another file than that of the run. It stays as it is: move it away, "
+        f"or name another place. Example: -e to={place}-new"
     )
 
 
@@ -78,10 +77,10 @@ class LocalFolder:
             return ""
         size = path.stat().st_size
         if size == file.size:
-            return digest(path, lambda position: self.transfer(f"checking {file.name}", position, size))
+            return file_sha256(path, lambda position: self.transfer(f"checking {file.name}", position, size))
         if size < file.size and run_files.KINDS[self.what].grows:
             return ""
-        raise self._conflict(path)
+        raise conflict(self.place, file.name)
 
     def require_room(self, sizes: Iterable[int]) -> None:
         """Raise UserError if files of these sizes do not fit on this machine."""
@@ -91,7 +90,7 @@ class LocalFolder:
         """Take over a file that has arrived and was checked."""
         existing = self._checked(file)
         if existing and not (run_files.KINDS[self.what].grows and _begins_with(part, existing)):
-            raise self._conflict(existing)
+            raise conflict(self.place, file.name)
         part.replace(create_folders(self.root, file.name))
 
     def _checked(self, file: RunFile) -> Path | None:
@@ -104,11 +103,8 @@ class LocalFolder:
         if not os.path.lexists(path):
             return None
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise self._conflict(path)
+            raise conflict(self.place, file.name)
         return path
-
-    def _conflict(self, path: Path) -> UserError:
-        return conflict(str(path), f"{self.root}-new")
 
 
 def _begins_with(path: Path, beginning: Path) -> bool:
@@ -137,7 +133,7 @@ class S3Folder:
             return ""
         size, sha256 = recorded
         if size != file.size or not sha256:
-            raise self._conflict(file)
+            raise conflict(self.place, file.name)
         return sha256
 
     def require_room(self, sizes: Iterable[int]) -> None:
@@ -146,26 +142,12 @@ class S3Folder:
 
     def store(self, file: RunFile, part: Path, sha256: str) -> None:
         if self.bucket.recorded(file.name) is not None:
-            raise self._conflict(file)
+            raise conflict(self.place, file.name)
         self.bucket.send(part, file.name, sha256, self.transfer)
         part.unlink()
 
-    def _conflict(self, file: RunFile) -> UserError:
-        return conflict(f"{self.bucket.url}/{file.name}", f"{self.bucket.url}-new")
-
 
 ResultTarget = LocalFolder | S3Folder
-
-
-def digest(path: Path, show: Callable[[int], None] = lambda position: None) -> str:
-    """Return the SHA-256 of a file. `show` is called with the position."""
-    sha256, position = hashlib.sha256(), 0
-    with path.open("rb") as opened:
-        while data := opened.read(run_files.CHUNK):
-            sha256.update(data)
-            position += len(data)
-            show(position)
-    return sha256.hexdigest()
 
 
 def _require_room(folder: Path, needed: int, advice: str) -> None:

@@ -24,6 +24,7 @@ from typing import IO
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ACTIVE_STATES
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import file_sha256
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
     ResultTarget,
@@ -31,7 +32,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targe
     Transfer,
     conflict,
     create_folders,
-    digest,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
@@ -55,10 +55,6 @@ class Listing:
     files: Sequence[RunFile]
     left_out: str
     """The names of what cannot be sent; empty if there is nothing."""
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
 
     @property
     def is_active(self) -> bool:
@@ -212,7 +208,7 @@ class Fetch:
                         folder.rmdir()
 
     def _run(self, listing: Listing) -> None:
-        self._total = listing.size
+        self._total = sum(file.size for file in listing.files)
         changing = self._round(listing.files)
         for _unused in range(ROUNDS - 1):
             if not changing:
@@ -241,7 +237,7 @@ class Fetch:
             if sent.problem:
                 problems[request.file.name] = sent.problem
             elif sent.sha256 != existing[request.file]:
-                raise conflict(f"{self.target.place}/{request.file.name}", f"{self.target.place}-new")
+                raise conflict(self.target.place, request.file.name)
             else:
                 self.were_there.append(request.file)
         requests = [FileRequest(file, self._part(file)) for file in missing]
@@ -275,7 +271,7 @@ class Fetch:
             request.part.unlink()
             return "the run changes it"
         # What was here before may be of another file.
-        if digest(request.part) != sent.sha256:
+        if file_sha256(request.part) != sent.sha256:
             request.part.unlink()
             return "its checksum differs"
         self.target.store(request.file, request.part, sent.sha256)

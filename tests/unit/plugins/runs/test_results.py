@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import file_sha256
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import result_targets, results
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder, digest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder
 
 from tests.unit.actions import run_action
 from tests.unit.plugins.runs.results_kit import MODEL, here, install, program_in, run_in, write
@@ -347,4 +348,4 @@ def test_what_is_left_out_is_a_warning(run: Path, tmp_path: Path) -> None:
 
 def test_digests_are_of_whole_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    assert digest(tmp_path / "a").startswith("ba7816bf")
+    assert file_sha256(tmp_path / "a").startswith("ba7816bf")
