@@ -246,11 +246,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
     def _construct(self, host: hosts.Host) -> None:
         """Apply the user's own compose, groups and keyed_groups."""
-        compose, groups, keyed_groups = (self.get_option(name) for name in ("compose", "groups", "keyed_groups"))
-        strict = self.get_option("strict")
-        self._set_composite_vars(compose, host.variables, host.name, strict)
-        self._add_host_to_composed_groups(groups, host.variables, host.name, strict)
-        self._add_host_to_keyed_groups(keyed_groups, host.variables, host.name, strict)
+        values = (host.variables, host.name, self.get_option("strict"))
+        self._set_composite_vars(self.get_option("compose"), *values)
+        self._add_host_to_composed_groups(self.get_option("groups"), *values)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), *values)
 
     def _report(self, problem: str) -> None:
         """Warn, unless only playbooks of this collection run: these ask AWS first, and fail with the same sentence."""

@@ -21,9 +21,9 @@ from ansible.parsing.splitter import split_args
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
 HERE = os.path.join(os.getcwd(), "")
+"""What absolute paths of files below the current folder begin with."""
 HOME = Path(__file__).resolve().parents[3]
 """The collection's folder."""
-"""What absolute paths of files below the current folder begin with."""
 _IN_FILES = ("cluster_", "ansible_", "deeplearning_")
 """A file whose variables all begin like this is repeated as a file."""
 

@@ -83,10 +83,9 @@ def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
     """Return a sentence for each name that is one of ours, misspelt, and for words without a name. Other names may be
     variables of the user's own playbooks."""
     table = options_of(playbook)
-    meant = {name: _meant(name, table) for name in _unknown(table, extra_vars, roles)}
     problems = [
         f"{name} is no option of {name_of(playbook)}: {known} is meant, perhaps"
-        for name, known in meant.items()
+        for name, known in _unknown(table, extra_vars, roles).items()
         if known
     ]
     dropped = extra_vars.get("_raw_params")
@@ -102,9 +101,8 @@ def unknown_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
 def foreign_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
     """Return a warning for each other name that has no effect here."""
     table = options_of(playbook)
-    names = [name for name in _unknown(table, extra_vars, roles) if not _meant(name, table)]
     warnings = []
-    for name in names:
+    for name in [name for name, known in _unknown(table, extra_vars, roles).items() if not known]:
         others = [name_of(other) for other in PLAYBOOKS if name in options_of(other)]
         hint = f"it takes {', '.join(table)}" if table else "docs/settings.md lists what it takes"
         if others:
@@ -118,11 +116,11 @@ def foreign_names(playbook: str, extra_vars: Mapping[str, Any], roles: Iterable[
     return warnings
 
 
-def _unknown(table: Mapping[str, Option], extra_vars: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+def _unknown(table: Mapping[str, Option], extra_vars: Mapping[str, Any], roles: Iterable[str]) -> dict[str, str]:
+    """Return the names that the playbook does not take, each with the name of ours that was probably meant."""
     ours = (PREFIX, "_raw_params", *_FOREIGN, *_prefixes(roles))
-    return [
-        name for name in sorted(extra_vars) if name not in table and name not in TIMING and not name.startswith(ours)
-    ]
+    names = [name for name in sorted(extra_vars) if name not in (*table, *TIMING) and not name.startswith(ours)]
+    return {name: _meant(name, table) for name in names}
 
 
 _NOT_ON_EMR = {

@@ -44,9 +44,8 @@ def arguments(name: str, changes: Mapping[str, Any], allowed: Iterable[str]) -> 
 
 
 def _read(name: str) -> dict[str, Any]:
-    file = (
-        FOLDER / f"{name}.yml" if "/" not in name and not name.endswith((".yml", ".yaml")) else Path(name).expanduser()
-    )
+    is_own = "/" in name or name.endswith((".yml", ".yaml"))
+    file = Path(name).expanduser() if is_own else FOLDER / f"{name}.yml"
     try:
         recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

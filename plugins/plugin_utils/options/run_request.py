@@ -14,10 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract import p
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import FIELDS, node_range
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
-    locate_script,
-    module_file,
-)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import locate_script, module_file
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import requirements
 
 Options = Mapping[str, Any]

@@ -137,10 +137,9 @@ def _script(options: Options, efs_mount: str) -> Iterable[str]:
 
 def _requirements(options: Options, efs_mount: str) -> Iterable[str]:
     """Yield why the file with the requirements cannot be used. One in a repository is read when that is cloned."""
-    script = options.get("script")
     try:
         if options.get("requirements"):
-            in_repository = script is not None and locate_script(script, efs_mount).kind == "git"
+            in_repository = git_clone.parse(options.get("script") or "") is not None
             requirements.locate(options["requirements"], efs_mount, in_repository)
     except UserError as error:
         yield str(error)
