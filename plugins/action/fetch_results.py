@@ -40,15 +40,15 @@ class ActionModule(Action):
         folder = Path(options["folder"], run_id)
         try:
             target = _target(options, display.transfer)
-            fetch = results.Fetch(way, run_id, what, target, display.transfer)
             if self.check_mode:
-                missing = fetch.missing(listing.files)
+                missing = [file for file in listing.files if not target.existing(file)]
                 display.close()
                 self._display.display("\n".join(_preview(missing, listing, target.place)))
                 return {"changed": bool(missing), "place": target.place}
             if listing.is_active:
                 are = "the checkpoints that are complete" if what == "checkpoints" else "its files as they are"
                 display.message(f"{run_id} goes on. These are {are} now.")
+            fetch = results.Fetch(way, run_id, what, target, display.transfer)
             fetch.run(listing)
         except OSError as error:
             raise results.write_error(error, folder if options["to"].startswith(S3) else Path(target.place)) from None

@@ -23,11 +23,6 @@ class Print(Protocol):
     def __call__(self, msg: str, *, newline: bool = True) -> None: ...
 
 
-def on_terminal() -> bool:
-    """Return whether Ansible prints to a terminal. Its workers have none; Ansible checks at its start, for colours."""
-    return bool(color.ANSIBLE_COLOR) and not constants.ANSIBLE_FORCE_COLOR
-
-
 class ProgressDisplay:
     """Most of the text comes from nodes, so nothing in it controls the terminal."""
 
@@ -42,7 +37,9 @@ class ProgressDisplay:
     def of_ansible(cls, has_bar: bool = True) -> ProgressDisplay:
         """Return one that prints as Ansible does. Several nodes that report at once cannot share a bar."""
         display = Display()
-        return cls(display.display, has_bar and on_terminal(), display.columns)
+        # Workers have no terminal. Ansible checks at its start whether it prints to one, for colours.
+        on_terminal = bool(color.ANSIBLE_COLOR) and not constants.ANSIBLE_FORCE_COLOR
+        return cls(display.display, has_bar and on_terminal, display.columns)
 
     def message(self, line: str) -> None:
         self._clear()

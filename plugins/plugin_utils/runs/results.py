@@ -223,10 +223,6 @@ class Fetch:
                 "again later: what is here already is not sent again."
             )
 
-    def missing(self, files: Sequence[RunFile]) -> list[RunFile]:
-        """Return the files that are not there."""
-        return [file for file in files if not self.target.existing(file)]
-
     def _round(self, files: Sequence[RunFile]) -> dict[str, str]:
         """Get files. Return the names of those that are not here as they are in the run, and why."""
         existing = {file: self.target.existing(file) for file in files}
