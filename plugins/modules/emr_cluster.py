@@ -172,7 +172,6 @@ created:
   type: bool
 """
 
-from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -180,11 +179,12 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
     CORE,
+    missing_tags,
     tag_list,
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
-    EmrSpec,
+    Options,
     create,
     find_cluster,
     fixed_differences,
@@ -192,31 +192,30 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     idle_seconds_of,
     ranks_of,
     surplus,
-    yarn_site,
 )
 
 
 class EmrCluster:
-    def __init__(self, aws: Aws, spec: EmrSpec, check: bool) -> None:
+    def __init__(self, aws: Aws, options: Options, check: bool) -> None:
         self._aws = aws
-        self._spec = spec
+        self._options = options
         self._check = check
         self.changed = False
         self.created = False
 
     def converge(self) -> str:
         """Return the cluster's id; empty in check mode if it does not exist."""
-        cluster = find_cluster(self._aws, self._spec.name)
+        cluster = find_cluster(self._aws, self._options["name"])
         if not cluster:
             self.changed = self.created = True
-            return "" if self._check else create(self._aws, self._spec)
+            return "" if self._check else create(self._aws, self._options)
         cluster_id, groups = str(cluster["Id"]), groups_of(self._aws, str(cluster["Id"]))
-        differences = fixed_differences(self._spec, cluster, groups)
+        differences = fixed_differences(self._options, cluster, groups)
         if differences:
             raise AwsError(
-                f"The EMR cluster {self._spec.name} ({cluster_id}) differs from its settings in what EMR cannot change "
-                f"on a living cluster: {'; '.join(differences)}. Keep it as it is, or remove it first (destroy.yml "
-                "keeps the file system)."
+                f"The EMR cluster {self._options['name']} ({cluster_id}) differs from its settings in what EMR cannot "
+                f"change on a living cluster: {'; '.join(differences)}. Keep it as it is, or remove it first "
+                "(destroy.yml keeps the file system)."
             )
         runs_are_active = self._set_idle_timeout(cluster_id)
         self._set_switches(cluster_id, cluster)
@@ -233,7 +232,7 @@ class EmrCluster:
         """Set the auto-termination policy. Return whether it is missing although it should be there: the master has
         removed it while runs are active, and puts it back itself."""
         seconds = idle_seconds_of(self._aws, cluster_id)
-        desired = self._spec.idle_minutes * 60
+        desired = self._options["idle_minutes"] * 60
         if seconds and not desired:
             self._change("remove_auto_termination_policy", ClusterId=cluster_id)
         elif seconds and seconds != desired:
@@ -243,19 +242,18 @@ class EmrCluster:
 
     def _set_switches(self, cluster_id: str, cluster: dict[str, Any]) -> None:
         for key, value, operation in (
-            ("TerminationProtected", self._spec.termination_protection, "set_termination_protection"),
-            ("UnhealthyNodeReplacement", self._spec.replace_unhealthy, "set_unhealthy_node_replacement"),
+            ("TerminationProtected", self._options["termination_protection"], "set_termination_protection"),
+            ("UnhealthyNodeReplacement", self._options["replace_unhealthy"], "set_unhealthy_node_replacement"),
         ):
             if bool(cluster.get(key)) != value:
                 self._change(operation, JobFlowIds=[cluster_id], **{key: value})
 
     def _set_tags(self, cluster_id: str, actual: dict[str, str]) -> None:
-        missing = {key: value for key, value in self._spec.tags.items() if actual.get(key) != value}
-        if missing:
+        if missing := missing_tags(self._options["tags"], actual):
             self._change("add_tags", ResourceId=cluster_id, Tags=tag_list(missing))
 
     def _resize(self, cluster_id: str, group: Any, runs_are_active: bool) -> None:
-        count, requested = self._spec.worker_count, int(group["RequestedInstanceCount"])
+        count, requested = self._options["worker_count"], int(group["RequestedInstanceCount"])
         if count == requested:
             return
         change: dict[str, Any] = {"InstanceGroupId": group["Id"], "InstanceCount": count}
@@ -290,17 +288,8 @@ class EmrCluster:
         return ranks_of(self._aws.instances(InstanceIds=ids))
 
 
-def spec_of(options: dict[str, Any]) -> EmrSpec:
-    names = {field.name for field in fields(EmrSpec)} - {"tags", "yarn"}
-    return EmrSpec(
-        **{name: options[name] for name in names},
-        yarn=yarn_site(options["memory_mib"], options["vcpus"], options["yarn_percent"]),
-        tags={key: str(value) for key, value in options["tags"].items()},
-    )
-
-
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
-    cluster = EmrCluster(aws, spec_of(module.params), module.check_mode)
+    cluster = EmrCluster(aws, module.params, module.check_mode)
     cluster_id = cluster.converge()
     return {"changed": cluster.changed, "id": cluster_id, "created": cluster.created}
 

@@ -115,15 +115,13 @@ version:
   sample: 1
 """
 
-from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list, tags_of
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import missing_tags, tag_list, tags_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import (
-    MachineSpec,
     launch_data,
     needs_version,
     newest_version,
@@ -160,7 +158,7 @@ class Template:
             self.after["data"] = self.before["data"]
         if int(existing["DefaultVersionNumber"]) != version:
             self._change("modify_launch_template", LaunchTemplateId=template_id, DefaultVersion=str(version))
-        missing = {key: value for key, value in tags.items() if tags_before.get(key) != value}
+        missing = missing_tags(tags, tags_before)
         self.after["tags"] = {**tags_before, **missing}
         if missing:
             self._change("create_tags", Resources=[template_id], Tags=tag_list(missing))
@@ -186,19 +184,13 @@ def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     options = module.params
     tags = {key: str(value) for key, value in options["tags"].items()}
     template = Template(aws, options["name"], module.check_mode)
-    template_id, version = template.converge(launch_data(_machine(options)), tags)
+    template_id, version = template.converge(launch_data(options), tags)
     return {
         "changed": template.changed,
         "template_id": template_id,
         "version": version,
         "diff": {"before": template.before, "after": template.after},
     }
-
-
-def _machine(options: dict[str, Any]) -> MachineSpec:
-    names = {field.name for field in fields(MachineSpec)} - {"tags"}
-    tags = {key: str(value) for key, value in options["instance_tags"].items()}
-    return MachineSpec(**{name: options[name] for name in names}, tags=tags)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 CLUSTER_TAG = "deeplearning:cluster"
 """On everything that can bear a tag: the cluster that made it."""
@@ -95,7 +96,7 @@ def domain(partition: str) -> str:
     return "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
 
 
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return tags as the API takes them."""
     return [{"Key": key, "Value": str(value)} for key, value in tags.items()]
 
@@ -103,6 +104,11 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 def tags_of(listed: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
     """Return tags from the API's answer."""
     return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed or ()}
+
+
+def missing_tags(desired: Mapping[str, Any], existing: Mapping[str, str]) -> dict[str, str]:
+    """Return the desired tags that a resource lacks, or has with other values."""
+    return {key: str(value) for key, value in desired.items() if existing.get(key) != str(value)}
 
 
 def tag_filter(name: str, *values: str) -> dict[str, object]:

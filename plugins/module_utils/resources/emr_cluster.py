@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
@@ -35,44 +34,15 @@ _LATE_ROLE = {
 """EMR's refusals of an instance profile that it does not know yet, or whose role it does not know yet."""
 
 Listed = Mapping[str, Any]
+Options = Mapping[str, Any]
+"""The options of the module `emr_cluster`, as it documents them."""
 
 
-@dataclass(frozen=True)
-class EmrSpec:
-    """What an EMR cluster is to be."""
-
-    name: str
-    release: str
-    applications: Sequence[str]
-    primary_type: str
-    core_type: str
-    worker_count: int
-    root_volume_gib: int
-    subnet_id: str
-    key_name: str
-    service_role: str
-    instance_profile: str
-    primary_security_group: str
-    core_security_group: str
-    log_uri: str
-    bootstrap_path: str
-    bootstrap_sha256: str
-    root_volume_throughput: int = 0
-    image_id: str = ""
-    service_security_group: str = ""
-    primary_security_groups: Sequence[str] = ()
-    core_security_groups: Sequence[str] = ()
-    yarn: Mapping[str, str] = field(default_factory=dict)
-    idle_minutes: int = 60
-    termination_protection: bool = False
-    replace_unhealthy: bool = True
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-def yarn_site(memory_mib: int, vcpus: int, percent: int) -> dict[str, str]:
+def yarn_site(options: Options) -> dict[str, str]:
     """Return YARN's properties for its share of a core node. What it may give to one container is the whole share."""
-    memory = str(max(SMALLEST_MIB, memory_mib * percent // 100 // 256 * 256))
-    processors = str(max(1, vcpus * percent // 100))
+    percent = options["yarn_percent"]
+    memory = str(max(SMALLEST_MIB, options["memory_mib"] * percent // 100 // 256 * 256))
+    processors = str(max(1, options["vcpus"] * percent // 100))
     return {
         "yarn.nodemanager.resource.memory-mb": memory,
         "yarn.nodemanager.resource.cpu-vcores": processors,
@@ -81,57 +51,60 @@ def yarn_site(memory_mib: int, vcpus: int, percent: int) -> dict[str, str]:
     }
 
 
-def request(spec: EmrSpec) -> dict[str, Any]:
+def request(options: Options) -> dict[str, Any]:
     """Return the parameters of RunJobFlow."""
-    groups = [("Primary", PRIMARY, spec.primary_type, 1), ("Core", CORE, spec.core_type, spec.worker_count)]
+    groups = [
+        ("Primary", PRIMARY, options["primary_type"], 1),
+        ("Core", CORE, options["core_type"], options["worker_count"]),
+    ]
     instances: dict[str, Any] = {
         "InstanceGroups": [
             {"Name": name, "InstanceRole": role, "InstanceType": kind, "InstanceCount": count, "Market": "ON_DEMAND"}
             for name, role, kind, count in groups
         ],
-        "Ec2KeyName": spec.key_name,
-        "Ec2SubnetId": spec.subnet_id,
-        "EmrManagedMasterSecurityGroup": spec.primary_security_group,
-        "EmrManagedSlaveSecurityGroup": spec.core_security_group,
-        "AdditionalMasterSecurityGroups": list(spec.primary_security_groups),
-        "AdditionalSlaveSecurityGroups": list(spec.core_security_groups),
+        "Ec2KeyName": options["key_name"],
+        "Ec2SubnetId": options["subnet_id"],
+        "EmrManagedMasterSecurityGroup": options["primary_security_group"],
+        "EmrManagedSlaveSecurityGroup": options["core_security_group"],
+        "AdditionalMasterSecurityGroups": list(options["primary_security_groups"]),
+        "AdditionalSlaveSecurityGroups": list(options["core_security_groups"]),
         "KeepJobFlowAliveWhenNoSteps": True,
-        "TerminationProtected": spec.termination_protection,
-        "UnhealthyNodeReplacement": spec.replace_unhealthy,
+        "TerminationProtected": options["termination_protection"],
+        "UnhealthyNodeReplacement": options["replace_unhealthy"],
     }
-    if spec.service_security_group:
-        instances["ServiceAccessSecurityGroup"] = spec.service_security_group
-    bootstrap = {"Path": spec.bootstrap_path, "Args": [spec.bootstrap_sha256]}
+    if options["service_security_group"]:
+        instances["ServiceAccessSecurityGroup"] = options["service_security_group"]
+    bootstrap = {"Path": options["bootstrap_path"], "Args": [options["bootstrap_sha256"]]}
     parameters: dict[str, Any] = {
-        "Name": spec.name,
-        "ReleaseLabel": spec.release,
-        "Applications": [{"Name": name} for name in spec.applications],
+        "Name": options["name"],
+        "ReleaseLabel": options["release"],
+        "Applications": [{"Name": name} for name in options["applications"]],
         "Instances": instances,
         "BootstrapActions": [{"Name": "deeplearning", "ScriptBootstrapAction": bootstrap}],
-        "Configurations": [{"Classification": "yarn-site", "Properties": dict(spec.yarn)}],
-        "LogUri": spec.log_uri,
-        "ServiceRole": spec.service_role,
-        "JobFlowRole": spec.instance_profile,
-        "EbsRootVolumeSize": spec.root_volume_gib,
+        "Configurations": [{"Classification": "yarn-site", "Properties": yarn_site(options)}],
+        "LogUri": options["log_uri"],
+        "ServiceRole": options["service_role"],
+        "JobFlowRole": options["instance_profile"],
+        "EbsRootVolumeSize": options["root_volume_gib"],
         "VisibleToAllUsers": True,
-        "Tags": tag_list(spec.tags),
+        "Tags": tag_list(options["tags"]),
     }
-    if spec.root_volume_throughput:
-        parameters["EbsRootVolumeThroughput"] = spec.root_volume_throughput
-    if spec.image_id:
-        parameters["CustomAmiId"] = spec.image_id
-    if spec.idle_minutes:
-        parameters["AutoTerminationPolicy"] = {"IdleTimeout": spec.idle_minutes * 60}
+    if options["root_volume_throughput"]:
+        parameters["EbsRootVolumeThroughput"] = options["root_volume_throughput"]
+    if options["image_id"]:
+        parameters["CustomAmiId"] = options["image_id"]
+    if options["idle_minutes"]:
+        parameters["AutoTerminationPolicy"] = {"IdleTimeout": options["idle_minutes"] * 60}
     return parameters
 
 
-def create(aws: Aws, spec: EmrSpec) -> str:
+def create(aws: Aws, options: Options) -> str:
     """Create the cluster and return its id. Retry while a new role or instance profile has not reached EMR."""
     refusals: list[AwsError] = []
 
     def attempt() -> str | None:
         try:
-            return str(aws.call("emr", "run_job_flow", **request(spec))["JobFlowId"])
+            return str(aws.call("emr", "run_job_flow", **request(options))["JobFlowId"])
         except AwsError as error:
             if not _is_late_role(error):
                 raise
@@ -142,7 +115,7 @@ def create(aws: Aws, spec: EmrSpec) -> str:
     if cluster_id is None:
         last = refusals[-1]
         raise AwsError(
-            f"EMR still refuses the instance profile {spec.instance_profile} "
+            f"EMR still refuses the instance profile {options['instance_profile']} "
             f"after {ROLE_SECONDS:.0f} seconds: {last.words} ({last.code}) Run the same command again; if that does "
             "not help, remove the cluster (destroy.yml keeps the file system), which makes new ones.",
             last.code,
@@ -201,18 +174,18 @@ def idle_seconds_of(aws: Aws, cluster_id: str) -> int:
     return int((answer.get("AutoTerminationPolicy") or {}).get("IdleTimeout") or 0)
 
 
-def fixed_differences(spec: EmrSpec, cluster: Listed, groups: Mapping[str, Listed]) -> list[str]:
+def fixed_differences(options: Options, cluster: Listed, groups: Mapping[str, Listed]) -> list[str]:
     """Return what EMR cannot change on a living cluster, in words."""
     places = cluster.get("Ec2InstanceAttributes") or {}
     applications = [str(item["Name"]) for item in cluster.get("Applications") or ()]
     compared = [
-        ("release", cluster.get("ReleaseLabel", ""), spec.release),
-        ("applications", ", ".join(sorted(applications)), ", ".join(sorted(spec.applications))),
-        ("image", cluster.get("CustomAmiId") or "", spec.image_id),
-        ("root volume", cluster.get("EbsRootVolumeSize") or spec.root_volume_gib, spec.root_volume_gib),
-        ("subnet", places.get("Ec2SubnetId", ""), spec.subnet_id),
-        ("primary node's type", groups.get(PRIMARY, {}).get("InstanceType", ""), spec.primary_type),
-        ("core nodes' type", groups.get(CORE, {}).get("InstanceType", ""), spec.core_type),
+        ("release", cluster.get("ReleaseLabel", ""), options["release"]),
+        ("applications", ", ".join(sorted(applications)), ", ".join(sorted(options["applications"]))),
+        ("image", cluster.get("CustomAmiId") or "", options["image_id"]),
+        ("root volume", cluster.get("EbsRootVolumeSize") or options["root_volume_gib"], options["root_volume_gib"]),
+        ("subnet", places.get("Ec2SubnetId", ""), options["subnet_id"]),
+        ("primary node's type", groups.get(PRIMARY, {}).get("InstanceType", ""), options["primary_type"]),
+        ("core nodes' type", groups.get(CORE, {}).get("InstanceType", ""), options["core_type"]),
     ]
     return [
         f"its {what} is {actual or _OWN} and not {desired or _OWN}"

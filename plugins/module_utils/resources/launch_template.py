@@ -7,32 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
-
-
-@dataclass(frozen=True)
-class MachineSpec:
-    """How to launch the machines of a group."""
-
-    image_id: str
-    instance_type: str
-    key_name: str
-    instance_profile: str
-    security_groups: Sequence[str]
-    root_device: str
-    root_volume_gib: int
-    root_volume_type: str = "gp3"
-    root_volume_throughput: int = 0
-    """In MiB/s. 0: AWS's default."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    placement_group: str = ""
-    efa_cards: Sequence[int] = ()
-    user_data: str = ""
-    spot: bool = False
 
 
 def newest_version(aws: Aws, template_id: str) -> dict[str, Any]:
@@ -41,13 +19,13 @@ def newest_version(aws: Aws, template_id: str) -> dict[str, Any]:
     return dict(next(iter(answer["LaunchTemplateVersions"]), {}))
 
 
-def launch_data(machine: MachineSpec) -> dict[str, Any]:
-    """Return EC2's RequestLaunchTemplateData."""
+def launch_data(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return EC2's RequestLaunchTemplateData, by the options of the module `launch_template`."""
     data: dict[str, Any] = {
-        "ImageId": machine.image_id,
-        "InstanceType": machine.instance_type,
-        "KeyName": machine.key_name,
-        "IamInstanceProfile": {"Arn": machine.instance_profile},
+        "ImageId": options["image_id"],
+        "InstanceType": options["instance_type"],
+        "KeyName": options["key_name"],
+        "IamInstanceProfile": {"Arn": options["instance_profile"]},
         # Version 2 of the metadata service, and one hop: a container on the machine cannot get its credentials.
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
@@ -57,32 +35,32 @@ def launch_data(machine: MachineSpec) -> dict[str, Any]:
         },
         "BlockDeviceMappings": [
             {
-                "DeviceName": machine.root_device,
+                "DeviceName": options["root_device"],
                 "Ebs": {
-                    "VolumeSize": machine.root_volume_gib,
-                    "VolumeType": machine.root_volume_type,
+                    "VolumeSize": options["root_volume_gib"],
+                    "VolumeType": options["root_volume_type"],
                     "Encrypted": True,
                     "DeleteOnTermination": True,
-                    **({"Throughput": machine.root_volume_throughput} if machine.root_volume_throughput else {}),
+                    **({"Throughput": options["root_volume_throughput"]} if options["root_volume_throughput"] else {}),
                 },
             }
         ],
     }
-    if machine.tags:
+    if options["instance_tags"]:
         # EC2 refuses a specification without tags.
         data["TagSpecifications"] = [
-            {"ResourceType": kind, "Tags": tag_list(machine.tags)}
-            for kind in ("instance", "volume", "network-interface", *(["spot-instances-request"] * machine.spot))
+            {"ResourceType": kind, "Tags": tag_list(options["instance_tags"])}
+            for kind in ("instance", "volume", "network-interface", *(["spot-instances-request"] * options["spot"]))
         ]
-    if machine.efa_cards:
-        data["NetworkInterfaces"] = _interfaces(machine.efa_cards, machine.security_groups)
+    if options["efa_cards"]:
+        data["NetworkInterfaces"] = _interfaces(options["efa_cards"], options["security_groups"])
     else:
-        data["SecurityGroupIds"] = list(machine.security_groups)
-    if machine.placement_group:
-        data["Placement"] = {"GroupName": machine.placement_group}
-    if machine.user_data:
-        data["UserData"] = base64.b64encode(machine.user_data.encode()).decode()
-    if machine.spot:
+        data["SecurityGroupIds"] = list(options["security_groups"])
+    if options["placement_group"]:
+        data["Placement"] = {"GroupName": options["placement_group"]}
+    if options["user_data"]:
+        data["UserData"] = base64.b64encode(options["user_data"].encode()).decode()
+    if options["spot"]:
         data["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     return data
 

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError, refusal
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
-    EmrSpec,
     request,
     surplus,
     yarn_site,
 )
-from ansible_collections.deeplearning.aws.plugins.modules.emr_cluster import EmrCluster
+from ansible_collections.deeplearning.aws.plugins.modules.emr_cluster import DOCUMENTATION, EmrCluster
 
-SPEC = EmrSpec(
-    name="red",
-    release="emr-7.14.0",
-    applications=["Hadoop"],
-    primary_type="m5.xlarge",
-    core_type="g5.xlarge",
-    worker_count=2,
-    root_volume_gib=100,
-    subnet_id="subnet-1",
-    key_name="key",
-    service_role="red-us-east-1-emr",
-    instance_profile="red-us-east-1-node",
-    primary_security_group="sg-1",
-    core_security_group="sg-2",
-    log_uri="s3://bucket/emr-logs/",
-    bootstrap_path="s3://bucket/bundles/1.py",
-    bootstrap_sha256="1",
-    tags={"deeplearning:cluster": "red"},
-)
+OPTIONS: dict[str, Any] = {
+    **{name: spec["default"] for name, spec in argument_spec_of(DOCUMENTATION).items() if "default" in spec},
+    "name": "red",
+    "release": "emr-7.14.0",
+    "primary_type": "m5.xlarge",
+    "core_type": "g5.xlarge",
+    "worker_count": 2,
+    "root_volume_gib": 100,
+    "subnet_id": "subnet-1",
+    "key_name": "key",
+    "service_role": "red-us-east-1-emr",
+    "instance_profile": "red-us-east-1-node",
+    "primary_security_group": "sg-1",
+    "core_security_group": "sg-2",
+    "log_uri": "s3://bucket/emr-logs/",
+    "bootstrap_path": "s3://bucket/bundles/1.py",
+    "bootstrap_sha256": "1",
+    "memory_mib": 16384,
+    "vcpus": 4,
+    "tags": {"deeplearning:cluster": "red"},
+}
 CLUSTER: dict[str, Any] = {
     "Id": "j-1",
     "Name": "red",
@@ -88,7 +89,7 @@ class Emr:
 
 
 def converge(emr: Emr, check: bool = False, **changes: Any) -> tuple[str, bool, list[str]]:
-    cluster = EmrCluster(emr, replace(SPEC, **changes), check)  # type: ignore[arg-type]
+    cluster = EmrCluster(emr, {**OPTIONS, **changes}, check)  # type: ignore[arg-type]
     cluster_id = cluster.converge()
     return cluster_id, cluster.changed, [operation for operation, _params in emr.writes]
 
@@ -105,7 +106,7 @@ def converge(emr: Emr, check: bool = False, **changes: Any) -> tuple[str, bool, 
 )
 @pytest.mark.stand_in("YARN: its settings are compared, and it is not run")
 def test_yarn_has_its_share(memory_mib: int, vcpus: int, percent: int, memory: str, processors: str) -> None:
-    site = yarn_site(memory_mib, vcpus, percent)
+    site = yarn_site({"memory_mib": memory_mib, "vcpus": vcpus, "yarn_percent": percent})
     assert site["yarn.nodemanager.resource.memory-mb"] == site["yarn.scheduler.maximum-allocation-mb"] == memory
     assert site["yarn.nodemanager.resource.cpu-vcores"] == processors
     assert site["yarn.scheduler.maximum-allocation-vcores"] == processors
@@ -116,14 +117,14 @@ def test_the_highest_ranks_go_and_those_without_a_rank_first() -> None:
 
 
 def test_the_request_has_uniform_groups_and_nothing_that_was_not_asked_for() -> None:
-    plain = request(replace(SPEC, idle_minutes=0))
+    plain = request({**OPTIONS, "idle_minutes": 0})
     assert {"AutoTerminationPolicy", "CustomAmiId", "EbsRootVolumeThroughput"} & set(plain) == set()
     assert "ServiceAccessSecurityGroup" not in plain["Instances"]
     roles = [(group["InstanceRole"], group["InstanceCount"]) for group in plain["Instances"]["InstanceGroups"]]
     assert roles == [("MASTER", 1), ("CORE", 2)]
     (action,) = plain["BootstrapActions"]
     assert action["ScriptBootstrapAction"] == {"Path": "s3://bucket/bundles/1.py", "Args": ["1"]}
-    full = request(replace(SPEC, image_id="ami-1", service_security_group="sg-3"))
+    full = request({**OPTIONS, "image_id": "ami-1", "service_security_group": "sg-3"})
     assert full["CustomAmiId"] == "ami-1" and full["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
     assert full["Instances"]["ServiceAccessSecurityGroup"] == "sg-3"
 
@@ -245,16 +246,15 @@ def test_two_of_one_name_are_not_chosen_between() -> None:
 
 def test_the_request_has_what_the_cluster_is_to_be() -> None:
     full = request(
-        replace(
-            SPEC,
-            root_volume_throughput=500,
-            termination_protection=True,
-            replace_unhealthy=False,
-            primary_security_groups=["sg-4"],
-            core_security_groups=["sg-5"],
-            yarn={"a": "1"},
-            idle_minutes=30,
-        )
+        {
+            **OPTIONS,
+            "root_volume_throughput": 500,
+            "termination_protection": True,
+            "replace_unhealthy": False,
+            "primary_security_groups": ["sg-4"],
+            "core_security_groups": ["sg-5"],
+            "idle_minutes": 30,
+        }
     )
     instances = full.pop("Instances")
     assert full == {
@@ -262,7 +262,7 @@ def test_the_request_has_what_the_cluster_is_to_be() -> None:
         "ReleaseLabel": "emr-7.14.0",
         "Applications": [{"Name": "Hadoop"}],
         "BootstrapActions": full["BootstrapActions"],
-        "Configurations": [{"Classification": "yarn-site", "Properties": {"a": "1"}}],
+        "Configurations": [{"Classification": "yarn-site", "Properties": yarn_site(OPTIONS)}],
         "LogUri": "s3://bucket/emr-logs/",
         "ServiceRole": "red-us-east-1-emr",
         "JobFlowRole": "red-us-east-1-node",

@@ -6,12 +6,15 @@ import base64
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
+from ansible_collections.deeplearning.aws.plugins.modules.launch_template import DOCUMENTATION
 
 from localcloud.api.ec2 import instance_types, run_network
 
 MACHINE: dict[str, Any] = {
+    **{name: spec["default"] for name, spec in argument_spec_of(DOCUMENTATION).items() if "default" in spec},
     "image_id": "ami-1",
     "instance_type": "g5.xlarge",
     "key_name": "c",
@@ -19,12 +22,12 @@ MACHINE: dict[str, Any] = {
     "security_groups": ["sg-1", "sg-2"],
     "root_device": "/dev/sda1",
     "root_volume_gib": 100,
-    "tags": {"Name": "c-worker"},
+    "instance_tags": {"Name": "c-worker"},
 }
 
 
 def data(**more: Any) -> dict[str, Any]:
-    return launch_template.launch_data(launch_template.MachineSpec(**{**MACHINE, **more}))
+    return launch_template.launch_data({**MACHINE, **more})
 
 
 def test_an_ordinary_machine_has_its_security_groups_and_no_interfaces_of_its_own() -> None:
@@ -97,7 +100,7 @@ def test_spot_and_placement_are_asked_for_and_tagged() -> None:
     ("have", "new"),
     [
         (data(), False),
-        (data(tags={"a": "1", "b": "2"}), True),
+        (data(instance_tags={"a": "1", "b": "2"}), True),
         (data(image_id="ami-2"), True),
         (data(spot=True), True),
         (data(security_groups=["sg-2", "sg-1"]), True),
@@ -111,5 +114,5 @@ def test_a_new_version_is_made_only_if_something_differs(have: dict[str, Any], n
 
 
 def test_tags_in_another_order_are_no_difference() -> None:
-    one, other = data(tags={"a": "1", "b": "2"}), data(tags={"b": "2", "a": "1"})
+    one, other = data(instance_tags={"a": "1", "b": "2"}), data(instance_tags={"b": "2", "a": "1"})
     assert not launch_template.needs_version(one, {**other, "TagSpecifications": other["TagSpecifications"][::-1]})
