@@ -129,14 +129,13 @@ notes:
   elements: str
 """
 
-from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import DesiredFileSystem, converge
+from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import converge
 
 
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
@@ -144,9 +143,7 @@ def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     if not options["name"] and not options["file_system_id"]:
         raise UserError("The file system has neither name nor file_system_id: give one of them.")
     options["creation_token"] = options["creation_token"] or options["name"]
-    options["tags"] = {key: str(value) for key, value in options["tags"].items()}
-    desired = DesiredFileSystem(**{field.name: options[field.name] for field in fields(DesiredFileSystem)})
-    result = converge(aws, desired, module.check_mode, options["wait"], options["wait_timeout"])
+    result = converge(aws, options, module.check_mode)
     for note in result["notes"]:
         module.warn(note)
     return result

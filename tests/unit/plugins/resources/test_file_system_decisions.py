@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.file_system import (
-    DesiredFileSystem,
     ExistingFileSystem,
     decide,
     lets_in,
@@ -34,10 +33,10 @@ def mount_target(zone: str = "us-east-1a", vpc_id: str = "vpc-1") -> dict[str, A
     return {**target, "VpcId": vpc_id, "AvailabilityZoneName": zone}
 
 
-def desired(**changes: Any) -> DesiredFileSystem:
+def desired(**changes: Any) -> dict[str, Any]:
     options: dict[str, Any] = {"name": "c-efs", "creation_token": "c", "tags": {"deeplearning:cluster": "c"}}
     options |= {"subnet_id": "subnet-1", "security_groups": ["sg-efs"], "clients": ["sg-m"]}
-    return DesiredFileSystem(**{**options, **changes})
+    return {**options, "file_system_id": "", "require_tls": False, **changes}
 
 
 def existing(*targets: Mapping[str, Any], groups: Sequence[str] = ("sg-efs",), **changes: Any) -> ExistingFileSystem:
@@ -45,7 +44,7 @@ def existing(*targets: Mapping[str, Any], groups: Sequence[str] = ("sg-efs",), *
     return ExistingFileSystem(**{**facts, **changes})
 
 
-NOTHING = existing(file_system=None)
+NOTHING = existing(file_system={})
 COMPLETE = existing(mount_target())
 BURSTING = {**SYSTEM, "ThroughputMode": "bursting"}
 THEIRS = ["sg-theirs"]
@@ -85,7 +84,7 @@ THEIRS = ["sg-theirs"]
         ),
         pytest.param(existing(), desired(), ["create_mount_target"], id="no mount target"),
         pytest.param(existing(mount_target(zone="us-east-1b")), desired(), ["create_mount_target"], id="other zone"),
-        pytest.param(existing(subnet=None), desired(), ["create_mount_target"], id="the subnet is yet to be created"),
+        pytest.param(existing(subnet={}), desired(), ["create_mount_target"], id="the subnet is yet to be created"),
         pytest.param(
             existing(mount_target(), groups=THEIRS),
             desired(),
@@ -100,7 +99,7 @@ THEIRS = ["sg-theirs"]
         ),
     ],
 )
-def test_the_calls_in_order(now: ExistingFileSystem, target: DesiredFileSystem, operations: list[str]) -> None:
+def test_the_calls_in_order(now: ExistingFileSystem, target: dict[str, Any], operations: list[str]) -> None:
     assert [change.operation for change in decide(now, target)] == operations
 
 
@@ -112,7 +111,7 @@ def test_the_calls_in_order(now: ExistingFileSystem, target: DesiredFileSystem, 
         (existing(mount_target(), groups=[f"sg-{n}" for n in range(5)]), desired(), "would have 6 security groups"),
     ],
 )
-def test_what_is_not_ours_to_change(now: ExistingFileSystem, target: DesiredFileSystem, message: str) -> None:
+def test_what_is_not_ours_to_change(now: ExistingFileSystem, target: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         decide(now, target)
 
