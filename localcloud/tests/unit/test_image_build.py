@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from localcloud import state
 from localcloud.image import build, features
+from tests import imports
 
 
 @pytest.fixture(autouse=True)
@@ -61,14 +61,10 @@ def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: P
 
 def test_what_runs_in_an_image_is_complete() -> None:
     """It imports no other file of the collection: a chroot has none."""
-    needed = set()
-    for file in features.SHARED:
-        for node in ast.walk(ast.parse((features.MODULE_UTILS / file).read_text(encoding="utf-8"))):
-            assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file} has a relative import"
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ansible_collections."):
-                module = Path(str(node.module).rpartition("module_utils.")[2].replace(".", "/"))
-                is_file = (features.MODULE_UTILS / f"{module}.py").exists()
-                needed |= {f"{module}.py"} if is_file else {f"{module}/{alias.name}.py" for alias in node.names}
+    known = imports.modules(features.MODULE_UTILS, "ansible_collections.deeplearning.aws.plugins.module_utils")
+    files = {module: str(path.relative_to(features.MODULE_UTILS)) for module, path in known.items()}
+    shared = [module for module, file in files.items() if file in features.SHARED]
+    needed = {files[other] for module in shared for other in imports.imports_of(module, known[module], known)}
     assert {"contract/paths.py", "contract/errors.py"} <= needed <= set(features.SHARED)
 
 

@@ -29,7 +29,7 @@ try:
 except ImportError as _error:
     MISSING = _error
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ..contract.errors import UserError
 
 MAX_ATTEMPTS = 10
 """Attempts of a call that AWS throttles, unless AWS_MAX_ATTEMPTS sets another number. With a third of all calls

@@ -13,8 +13,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.yaml import HAS_YAML, yaml_load
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+from ..contract.errors import UserError
+from .client import Aws
 
 _AWS_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "region": {"type": "str", "required": True},

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ..contract import boot
+from ..contract.errors import UserError
 
 POSIX = "ansible_collections/ansible/posix"
 MAX_USER_DATA = 16 * 1024

@@ -24,12 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, cuda_toolkits, open_mpi
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.cuda_toolkits import Toolkit
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
+from ..contract import atomic_file, cuda_toolkits, open_mpi
+from ..contract.cuda_toolkits import Toolkit
+from ..contract.errors import UserError
+from ..contract.frameworks import RECORDS
+from . import python_env
+from .python_env import Environment
 
 # It also runs without Ansible, so it cannot use run_command of a module.
 # pylint: disable=ansible-bad-function

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ..contract import atomic_file
+from ..contract.errors import UserError
 
 FOLDER_MODE = 0o755
 LOCK = "/run/deeplearning/files.lock"

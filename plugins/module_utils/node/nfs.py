@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import ports
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
+from ..contract import ports
+from . import services
 
 # run_command of a module would wait for a process that cannot be killed while it is blocked on NFS.
 # pylint: disable=ansible-bad-function

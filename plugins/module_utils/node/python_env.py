@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, framework_probe, paths
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import NETWORK_SECONDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import RECORDS
+from ..contract import atomic_file, framework_probe, paths
+from ..contract.boot import NETWORK_SECONDS
+from ..contract.errors import UserError
+from ..contract.frameworks import RECORDS
 
 # It also runs without Ansible, so it cannot use run_command of a module.
 # pylint: disable=ansible-bad-function

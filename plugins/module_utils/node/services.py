@@ -12,8 +12,8 @@ import os
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ..contract import atomic_file
+from ..contract.errors import UserError
 
 # These functions have no module whose run_command they could call.
 # pylint: disable=ansible-bad-function

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
+from ..contract.errors import UserError
+from . import python_env
+from .python_env import Environment
 
 FILE = "deeplearning-sources.pth"
 """Python reads it at its start, and appends the folder in it to its search path."""

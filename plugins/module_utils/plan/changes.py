@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import RUN_TAG, tags_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, TTL, earliest
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import ranks_of, surplus
+from ..contract.hosts import host_name
+from ..contract.names import RUN_TAG, tags_of
+from ..contract.scheduled_end import IDLE, TTL, earliest
+from ..contract.tables import join_names
+from ..resources.emr_cluster import ranks_of, surplus
+from .facts import AccountFacts, Cluster
+from .findings import Finding, setting_problem
 
 ENDS = {TTL: "ttl_hours", IDLE: "idle_minutes"}
 """The settings of the scheduled ends."""

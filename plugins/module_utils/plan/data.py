@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DATASETS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, type_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+from ..aws.client import Aws, AwsError
+from ..contract.datasets import DATASETS
+from ..contract.manifest import FILE
+from ..contract.names import Names
+from . import images
+from .facts import AccountFacts, Cluster, type_names
+from .findings import Finding, note, setting_problem
 
 FRAMEWORKS_GIB = 20
 """Space for the frameworks' environments beside the image."""

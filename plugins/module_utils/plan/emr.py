@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
-    SERIES,
-    AccountFacts,
-    Cluster,
-    EmrFacts,
-    release_number,
-    type_names,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+from ..contract.frameworks import FRAMEWORKS
+from ..contract.names import EMR_LOGS, Names
+from ..contract.tables import join_names
+from . import images
+from .facts import SERIES, AccountFacts, Cluster, EmrFacts, release_number, type_names
+from .findings import Finding, note, setting_problem
 
 FIRST_WITH_IMAGES = (5, 7, 0)
 FIRST_WITH_PYTHON = (7, 0, 0)

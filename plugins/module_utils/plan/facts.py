@@ -11,28 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CLUSTER_TAG,
-    CORE,
-    GROUP_ROLE_TAG,
-    GROUP_TAG,
-    IMAGE_TAG,
-    JOB_FLOW_TAG,
-    Names,
-    tags_of,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import (
-    ForeignAction,
-    foreign_actions,
-    scheduled_ends,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import current_prices
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.quotas import AccountQuota
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import find_clusters, groups_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import newest_version
+from ..aws.client import Aws, AwsError
+from ..contract.names import CLUSTER_TAG, CORE, GROUP_ROLE_TAG, GROUP_TAG, IMAGE_TAG, JOB_FLOW_TAG, Names, tags_of
+from ..contract.scheduled_end import ForeignAction, foreign_actions, scheduled_ends
+from ..resources.emr_cluster import find_clusters, groups_of
+from ..resources.launch_template import newest_version
+from . import images, quotas
+from .offers import current_prices
+from .prices import PriceList
+from .quotas import AccountQuota
 
 Answer = TypeVar("Answer")
 Cluster = Mapping[str, Any]

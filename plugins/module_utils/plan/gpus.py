@@ -13,20 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, InstanceType
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types import (
-    ARM,
-    CAPABILITIES,
-    FAMILIES,
-    NVIDIA,
-    X86,
-    Accelerator,
-    accelerator_of,
-    number_of,
-    vcpus_of,
-)
+from ..contract.tables import join_names
+from .facts import AccountFacts, Cluster, InstanceType
+from .findings import Finding, note, setting_problem
+from .gpu_types import ARM, CAPABILITIES, FAMILIES, NVIDIA, X86, Accelerator, accelerator_of, number_of, vcpus_of
 
 GpuTable = Mapping[str, Any]
 """The content of a framework's gpu.json: the libraries with the compute capabilities that they have kernels for."""

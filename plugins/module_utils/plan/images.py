@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import PINS_TAG, USER_TAG, tags_of
+from ..contract.names import PINS_TAG, USER_TAG, tags_of
 
 PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""

@@ -10,18 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CLUSTER_TAG, tags_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, quotas
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
-    UNLIMITED_VCPUS,
-    AccountFacts,
-    Cluster,
-    InstanceType,
-    Item,
-    type_names,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+from ..contract.names import CLUSTER_TAG, tags_of
+from ..contract.tables import join_names
+from . import images, quotas
+from .facts import UNLIMITED_VCPUS, AccountFacts, Cluster, InstanceType, Item, type_names
+from .findings import Finding, note, setting_problem
 
 _SCARCE = re.compile(r"p[56]")
 _SCALING_ROLE = "AWSServiceRoleForAutoScaling"

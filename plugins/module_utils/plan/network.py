@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from typing import Any, NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER, WORKER, Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster, Item
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
+from ..contract.names import MASTER, WORKER, Names
+from ..contract.tables import join_names
+from . import images
+from .facts import AccountFacts, Cluster, Item
+from .findings import Finding, note, setting_problem
 
 ENDPOINTS = ("autoscaling", "ec2", "s3", "sts")
 """What machines call that configure themselves."""

@@ -9,21 +9,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CORE,
-    IMAGE_TAG,
-    MASTER,
-    PRIMARY,
-    WORKER,
-    Names,
-    tags_of,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import ENDS, Request
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, Cluster
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import groups_of, idle_seconds_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import newest_version
+from ..aws.client import Aws
+from ..contract.names import CORE, IMAGE_TAG, MASTER, PRIMARY, WORKER, Names, tags_of
+from ..resources.emr_cluster import groups_of, idle_seconds_of
+from ..resources.launch_template import newest_version
+from .changes import ENDS, Request
+from .facts import AccountFacts, Cluster
+from .findings import Finding, note, setting_problem
 
 _NO_RECORD = "the cluster's bucket has no record of its settings (settings.json)"
 _EXAMPLES = {"ttl_hours": 8, "idle_minutes": 60}

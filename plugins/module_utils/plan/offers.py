@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ..aws.client import Aws, AwsError
 
 API = "AWS's Price List API"
 API_REGION = "us-east-1"

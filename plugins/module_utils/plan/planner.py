@@ -11,29 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_cost
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_LOGS, Names, domain
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
-    changes,
-    data,
-    emr,
-    gpus,
-    machines,
-    network,
-    observed,
-    prices,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import (
-    AccountFacts,
-    Cluster,
-    InstanceType,
-    gather_facts,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note, setting_problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import RESULTS, outside
+from ..aws.client import Aws
+from ..contract import run_cost
+from ..contract.errors import UserError
+from ..contract.names import EMR_LOGS, Names, domain
+from ..contract.tables import join_names
+from ..resources.member_policy import RESULTS, outside
+from . import changes, data, emr, gpus, machines, network, observed, prices
+from .facts import AccountFacts, Cluster, InstanceType, gather_facts
+from .findings import Finding, note, setting_problem
 
 Plan = dict[str, Any]
 PARTITION = "aws"

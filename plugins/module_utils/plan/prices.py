@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
+from ..contract.run_cost import CURRENCY
+from . import offers
+from .offers import Price
 
 MONTH = 730
 """In hours."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.findings import Finding, note
+from .findings import Finding, note
 
 
 class Family(NamedTuple):

@@ -9,16 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CLUSTER_TAG,
-    CORE,
-    PRIMARY,
-    RANK_TAG,
-    tag_list,
-    tags_of,
-)
+from ..aws import polling
+from ..aws.client import Aws, AwsError
+from ..contract.names import CLUSTER_TAG, CORE, PRIMARY, RANK_TAG, tag_list, tags_of
 
 LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING")
 ENDING = "TERMINATING"

@@ -11,17 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CLUSTER_TAG,
-    missing_tags,
-    tag_list,
-    tags_of,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.ports import NFS
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.launch_template import matches
+from ..aws.client import Aws, AwsError
+from ..aws.polling import until
+from ..contract.errors import UserError
+from ..contract.names import CLUSTER_TAG, missing_tags, tag_list, tags_of
+from ..contract.ports import NFS
+from .launch_template import matches
 
 Item = Mapping[str, Any]
 """An item of an answer of AWS."""

@@ -9,8 +9,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
+from ..aws.client import Aws
+from ..contract.names import tag_list
 
 
 def newest_version(aws: Aws, template_id: str) -> dict[str, Any]:

@@ -12,16 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CLUSTER_TAG,
-    EMR_LOGS,
-    EMR_NODE,
-    EMR_SERVICE,
-    MASTER,
-    RANK_TAG,
-    RUN_TAG,
-    Names,
-)
+from ..contract.names import CLUSTER_TAG, EMR_LOGS, EMR_NODE, EMR_SERVICE, MASTER, RANK_TAG, RUN_TAG, Names
 
 RESULTS = "results"
 """The prefix of the cluster's own bucket that its members may be allowed to write."""
