@@ -224,7 +224,6 @@ plan:
       elements: str
 """
 
-from dataclasses import fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -232,14 +231,11 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import run_module
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import Request
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.planner import make_plan
 
 
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
-    options = module.params
-    request = Request(**{item.name: options[item.name] for item in fields(Request)})
-    plan, problems = make_plan(aws, options["cluster"], request, options["pins"], options["gpu_tables"])
+    plan, problems = make_plan(aws, module.params)
     if problems:
         raise UserError(join_problems(problems, "{} problems prevent the plan:"))
     return {"changed": False, "plan": plan}

@@ -10,6 +10,14 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 
+def defaults_of(module: str) -> dict[str, Any]:
+    """The options of a module that have a default."""
+    plugins = "ansible_collections.deeplearning.aws.plugins"
+    documentation = importlib.import_module(f"{plugins}.modules.{module}").DOCUMENTATION
+    spec = importlib.import_module(f"{plugins}.module_utils.aws.module").argument_spec_of(documentation)
+    return {name: option["default"] for name, option in spec.items() if "default" in option}
+
+
 def run_module(
     capsys: pytest.CaptureFixture[str], module: str, check: bool = False, **arguments: Any
 ) -> dict[str, Any]:

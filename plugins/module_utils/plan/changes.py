@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..contract.hosts import host_name
@@ -22,46 +21,26 @@ from .findings import Finding, setting_problem
 ENDS = {TTL: "ttl_hours", IDLE: "idle_minutes"}
 """The settings of the scheduled ends."""
 _TYPES = {"instance_type": "type", "master_instance_type": "master's type"}
+Options = Mapping[str, Any]
+"""The options of the module `plan`, as it documents them."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is asked of a cluster, beside its settings."""
-
-    specified: Sequence[str] = ()
-    """The settings that are given now; the others are as the cluster was made."""
-    before: Mapping[str, Any] = field(default_factory=dict)
-    """What the cluster was made with, of the settings that change."""
-    recorded: bool = True
-    """Whether the cluster's bucket has a record of its settings."""
-    remove_workers: int = 0
-    remove_in_use: Sequence[str] = ()
-    remove_end: bool = False
-    delete_actions: Sequence[str] = ()
-    """Names of scheduled actions to delete that are not the collection's."""
-    emr: bool = False
-    """Whether the machines are to be EMR's."""
-    dataset: str = ""
-    """A data set to compare with the nodes' own disks."""
-    data_on: str = "node"
+def check(facts: AccountFacts, cluster: Cluster, options: Options) -> Iterator[Finding]:
+    yield from _check_workers(facts, cluster, options)
+    yield from _check_ends(facts, cluster, options)
+    yield from _check_idle_end_of_emr(facts, cluster, options)
 
 
-def check(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
-    yield from _check_workers(facts, cluster, request)
-    yield from _check_ends(facts, cluster, request)
-    yield from _check_idle_end_of_emr(facts, cluster, request)
-
-
-def _check_workers(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
+def _check_workers(facts: AccountFacts, cluster: Cluster, options: Options) -> Iterator[Finding]:
     count, actual = cluster["worker_count"], facts.worker_count or 0
     removed = actual - count
-    if removed > request.remove_workers:
+    if removed > options["remove_workers"]:
         problem = (
             f"the cluster has {actual}, so {removed} would be terminated, those with the highest ranks. To consent: "
             f"-e remove_workers={removed}. To keep them, give their number"
         )
         yield setting_problem("worker_count", count, problem, actual)
-    used = _used(facts, count, () if facts.emr else request.remove_in_use)
+    used = _used(facts, count, () if facts.emr else options["remove_in_use"])
     if used:
         runs = join_names([f"{host_name(rank)} ({run})" for rank, run in used.values()])
         problem = (
@@ -87,61 +66,63 @@ def _used(facts: AccountFacts, count: int, allowed: Sequence[str]) -> dict[str, 
     return {machine: (ranks[machine], run) for machine in leaving if (run := runs[machine]) and machine not in allowed}
 
 
-def _check_ends(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
+def _check_ends(facts: AccountFacts, cluster: Cluster, options: Options) -> Iterator[Finding]:
     scheduled = {kind: setting for kind, setting in ENDS.items() if facts.ends.get(kind)}
     for kind, setting in scheduled.items():
         at = _time(earliest(facts.ends, kind))
-        if not cluster[setting] and setting in request.specified and not request.remove_end:
+        if not cluster[setting] and setting in options["specified"] and not options["remove_end"]:
             problem = (
                 f"the machines are scheduled to end at {at}. To consent to remove this end: -e remove_end=true. To "
                 "keep it, leave the setting out"
             )
             yield setting_problem(setting, 0, problem)
-        elif cluster[setting] and request.remove_end and all(cluster[other] for other in scheduled.values()):
+        elif cluster[setting] and options["remove_end"] and all(cluster[other] for other in scheduled.values()):
             problem = f"the end at {at} would be scheduled again. To remove it as well: -e cluster_{setting}=never"
             yield setting_problem(setting, cluster[setting], problem)
 
 
-def _check_idle_end_of_emr(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
+def _check_idle_end_of_emr(facts: AccountFacts, cluster: Cluster, options: Options) -> Iterator[Finding]:
     """Ask for a consent to remove what ends an EMR cluster that lives."""
     setting = "emr_idle_minutes"
-    if not facts.emr or not facts.emr_clusters or cluster[setting] or request.remove_end:
+    if not facts.emr or not facts.emr_clusters or cluster[setting] or options["remove_end"]:
         return
-    if setting in request.specified and request.before.get(setting):
+    minutes = options["before"].get(setting)
+    if setting in options["specified"] and minutes:
         problem = (
-            f"EMR ends the cluster after {request.before[setting]} minutes without work. To consent to remove this "
+            f"EMR ends the cluster after {minutes} minutes without work. To consent to remove this "
             "end: -e remove_end=true. To keep it, leave the setting out"
         )
         yield setting_problem(setting, 0, problem)
 
 
-def lines(facts: AccountFacts, cluster: Cluster, request: Request) -> list[str]:
+def lines(facts: AccountFacts, cluster: Cluster, options: Options) -> list[str]:
     """Return a line for each change."""
-    count, actual = cluster["worker_count"], facts.worker_count
+    count, actual, before = cluster["worker_count"], facts.worker_count, options["before"]
     changes = []
     if actual is not None and actual != count:
         removed = f": {actual - count} to be terminated" if actual > count else ""
         changes.append(f"workers {actual} → {count}{removed}")
     for kind, setting in ENDS.items():
-        changes += _end(facts, cluster, kind, setting, request)
+        changes += _end(facts, cluster, kind, setting, options)
     for setting, what in _TYPES.items():
-        if setting in request.before:
-            changes.append(f"{what} {request.before[setting]} → {cluster[setting]} (new machines)")
+        if setting in before:
+            changes.append(f"{what} {before[setting]} → {cluster[setting]} (new machines)")
     now = {**cluster, "key_name": cluster["key_name"] or cluster["name"]}
     listed = ("worker_count", *ENDS.values(), *_TYPES)
-    for setting, before in request.before.items():
+    for setting, value in before.items():
         if setting not in listed:
-            changes.append(f"cluster_{setting} {_shown(before)} → {_shown(now[setting])}")
+            changes.append(f"cluster_{setting} {_shown(value)} → {_shown(now[setting])}")
     return changes
 
 
-def _end(facts: AccountFacts, cluster: Cluster, kind: str, setting: str, request: Request) -> Iterator[str]:
+def _end(facts: AccountFacts, cluster: Cluster, kind: str, setting: str, options: Options) -> Iterator[str]:
     at, now = earliest(facts.ends, kind) if facts.ends.get(kind) else None, cluster[setting]
-    if at and not now and request.remove_end:
+    before = options["before"]
+    if at and not now and options["remove_end"]:
         yield f"end {_time(at)} → never"
-    elif setting in request.before and kind == IDLE and now:
-        yield f"end without work after {request.before[setting] or 'never'} → {now} minutes"
-    elif setting in request.before and now:
+    elif setting in before and kind == IDLE and now:
+        yield f"end without work after {before[setting] or 'never'} → {now} minutes"
+    elif setting in before and now:
         yield f"end {_time(at)} stays: deeplearning.aws.extend postpones it" if at else f"end never → in {now:g} hours"
 
 

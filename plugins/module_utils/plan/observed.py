@@ -13,7 +13,7 @@ from ..aws.client import Aws
 from ..contract.names import CORE, IMAGE_TAG, MASTER, PRIMARY, WORKER, Names, tags_of
 from ..resources.emr_cluster import groups_of, idle_seconds_of
 from ..resources.launch_template import newest_version
-from .changes import ENDS, Request
+from .changes import ENDS, Options
 from .facts import AccountFacts, Cluster
 from .findings import Finding, note, setting_problem
 
@@ -28,12 +28,12 @@ def differences(aws: Aws, facts: AccountFacts, cluster: Cluster) -> dict[str, An
     return {setting: value for setting, value in observed.items() if value != current[setting]}
 
 
-def check(facts: AccountFacts, cluster: Cluster, request: Request) -> Iterator[Finding]:
-    """Refuse defaults that would change a cluster without a record. `request.before` is what `differences` returns."""
-    if request.recorded or not (facts.groups or facts.emr_clusters):
+def check(facts: AccountFacts, cluster: Cluster, options: Options) -> Iterator[Finding]:
+    """Refuse defaults that would change a cluster without a record. `before` is then what `differences` returns."""
+    if options["recorded"] or not (facts.groups or facts.emr_clusters):
         return
-    before = request.before
-    specified = {*request.specified, *["key_name"] * ("public_key_file" in request.specified)}
+    before = options["before"]
+    specified = {*options["specified"], *["key_name"] * ("public_key_file" in options["specified"])}
     if before.get("instance_type") == before.get("master_instance_type"):
         # The master's follows the workers'.
         specified.add("master_instance_type")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 from ..aws.client import Aws
@@ -25,32 +24,23 @@ Plan = dict[str, Any]
 PARTITION = "aws"
 
 
-def make_plan(
-    aws: Aws,
-    cluster: Cluster,
-    request: changes.Request,
-    pins: Mapping[str, str],
-    gpu_tables: Mapping[str, gpus.GpuTable],
-) -> tuple[Plan, list[str]]:
-    """Return the plan, and the problems. With problems, the plan is incomplete.
-
-    The image is compared with the frameworks' `pins`, and the types with the `gpu_tables` of the frameworks.
-    """
+def make_plan(aws: Aws, options: changes.Options) -> tuple[Plan, list[str]]:
+    """Return the plan, and the problems. With problems, the plan is incomplete."""
     check_region(aws)
-    facts = gather_facts(aws, cluster, pins, request.emr, request.delete_actions)
-    if not request.recorded:
-        request = replace(request, before=observed.differences(aws, facts, cluster))
-    findings = [*check(facts, cluster), *changes.check(facts, cluster, request)]
-    findings += observed.check(facts, cluster, request)
-    findings += gpus.check(facts, cluster, gpu_tables)
-    if request.dataset:
-        size = data.size_gib(aws, request.dataset)
-        findings += data.check(facts, cluster, request.dataset, size, request.data_on)
+    cluster = options["cluster"]
+    facts = gather_facts(aws, cluster, options["pins"], options["emr"], options["delete_actions"])
+    if not options["recorded"]:
+        options = {**options, "before": observed.differences(aws, facts, cluster)}
+    findings = [*check(facts, cluster), *changes.check(facts, cluster, options)]
+    findings += observed.check(facts, cluster, options)
+    findings += gpus.check(facts, cluster, options["gpu_tables"])
+    if dataset := options["dataset"]:
+        findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), options["data_on"])
     problems = [*facts.failures, *(finding.text for finding in findings if finding.is_problem)]
     plan = {
         **resolve(facts, cluster),
         "notes": [finding.text for finding in findings if not finding.is_problem],
-        "changes": changes.lines(facts, cluster, request),
+        "changes": changes.lines(facts, cluster, options),
     }
     lines = {name: [] if problems else render(cluster, plan, name == "brief") for name in ("lines", "brief")}
     return {**plan, **lines}, problems

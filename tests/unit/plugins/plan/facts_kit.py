@@ -9,6 +9,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import plann
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
+from tests.unit.modules import defaults_of
 from tests.unit.prices import LIST
 
 TYPE = {
@@ -94,3 +95,8 @@ def in_vpc(zone: str = ZONES[0], free: int = 100, private_route: dict[str, str] 
     tables = [table(PUBLIC, {"GatewayId": "igw-1"}), table(PRIVATE, private)]
     vpcs = [{"VpcId": VPC, "CidrBlock": "10.9.0.0/16"}]
     return replace(FACTS, vpcs=vpcs, subnets=subnets, route_tables=tables)
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    """Return the options of the module `plan` besides the settings."""
+    return {**defaults_of("plan"), **changes}

@@ -9,10 +9,9 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import observed
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.changes import Request
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts
 
-from tests.unit.plugins.plan.facts_kit import FACTS, cluster
+from tests.unit.plugins.plan.facts_kit import FACTS, cluster, options
 
 FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 GROUPS = [{"AutoScalingGroupName": f"red-{kind}", "VPCZoneIdentifier": "subnet-1"} for kind in ("master", "workers")]
@@ -58,7 +57,7 @@ def differences(of: AccountFacts, answers: Answers, **settings: Any) -> dict[str
 
 
 def problems(of: AccountFacts, before: dict[str, Any], *specified: str, **settings: Any) -> list[str]:
-    request = Request(specified, before, recorded=False)
+    request = options(specified=specified, before=before, recorded=False)
     return [finding.text for finding in observed.check(of, cluster(**settings), request) if finding.is_problem]
 
 
@@ -98,7 +97,7 @@ def test_a_new_cluster_is_not_looked_up() -> None:
 
     for of in (FACTS, replace(FACTS, emr=EmrFacts([], []))):
         assert observed.differences(cast(Aws, Refuses()), of, cluster()) == {}
-        assert list(observed.check(of, cluster(), Request(recorded=False))) == []
+        assert list(observed.check(of, cluster(), options(recorded=False))) == []
 
 
 def test_a_default_that_would_change_the_cluster_is_refused() -> None:
@@ -113,7 +112,7 @@ def test_a_default_that_would_change_the_cluster_is_refused() -> None:
     (text,) = problems(OF_GROUPS, {"master_instance_type": "g5.2xlarge"}, "instance_type")
     assert text.startswith("cluster_master_instance_type is g5.xlarge: ")
     assert problems(OF_GROUPS, {"key_name": "mine"}, "public_key_file") == []
-    assert list(observed.check(OF_GROUPS, cluster(), Request(before=before))) == []
+    assert list(observed.check(OF_GROUPS, cluster(), options(before=before))) == []
 
 
 def test_a_file_system_and_ends_are_asked_for() -> None:
@@ -127,5 +126,5 @@ def test_a_file_system_and_ends_are_asked_for() -> None:
 
 
 def test_a_note_says_that_the_defaults_count_for_what_aws_does_not_show() -> None:
-    (finding,) = observed.check(OF_GROUPS, cluster(), Request(recorded=False))
+    (finding,) = observed.check(OF_GROUPS, cluster(), options(recorded=False))
     assert not finding.is_problem and "Of the other settings the defaults count" in finding.text

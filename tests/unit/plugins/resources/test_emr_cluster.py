@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError, refusal
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import (
@@ -16,10 +15,12 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_clu
     surplus,
     yarn_site,
 )
-from ansible_collections.deeplearning.aws.plugins.modules.emr_cluster import DOCUMENTATION, EmrCluster
+from ansible_collections.deeplearning.aws.plugins.modules.emr_cluster import EmrCluster
+
+from tests.unit.modules import defaults_of
 
 OPTIONS: dict[str, Any] = {
-    **{name: spec["default"] for name, spec in argument_spec_of(DOCUMENTATION).items() if "default" in spec},
+    **defaults_of("emr_cluster"),
     "name": "red",
     "release": "emr-7.14.0",
     "primary_type": "m5.xlarge",

@@ -6,15 +6,14 @@ import base64
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
-from ansible_collections.deeplearning.aws.plugins.modules.launch_template import DOCUMENTATION
 
 from localcloud.api.ec2 import instance_types, run_network
+from tests.unit.modules import defaults_of
 
 MACHINE: dict[str, Any] = {
-    **{name: spec["default"] for name, spec in argument_spec_of(DOCUMENTATION).items() if "default" in spec},
+    **defaults_of("launch_template"),
     "image_id": "ami-1",
     "instance_type": "g5.xlarge",
     "key_name": "c",
