@@ -15,11 +15,9 @@ PATH = "/aws/service/deeplearning/ami"
 """AWS's public parameters: PATH/<architecture>/<family>/latest/ami-id"""
 
 _AMAZON_LINUX = r"amazon ?linux|\bal20\d\d|amzn"
-_NEW_PYTHON = (
-    r"ubuntu\D*(22|24)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
-)
+NEW_PYTHON = r"ubuntu\D*(22|24)\.04|debian\D*1[2-9]|amazon ?linux\D?2023|\bal2023|\b(rhel|rocky|alma|centos)\D*(9|10)\b"
 """Systems that have Python 3.11 or newer, or a package of it."""
-_OWN_NEW_PYTHON = r"ubuntu\D*24\.04|debian\D*1[2-9]|\b(rhel|rocky|alma|centos)\D*10\b"
+OWN_NEW_PYTHON = r"ubuntu\D*24\.04|debian\D*1[2-9]|\b(rhel|rocky|alma|centos)\D*10\b"
 """Systems that have it without a further package."""
 TOO_NEW = r"ubuntu\D*26\.04"
 """Its Python 3.14 is newer than ansible-core 2.19 and the pinned frameworks support."""
@@ -48,11 +46,6 @@ def families(names: Sequence[str]) -> list[str]:
     return sorted({match[1] for match in map(pattern.match, names) if match})
 
 
-def proprietary(names: Sequence[str]) -> list[str]:
-    """Return the families with NVIDIA's proprietary driver."""
-    return [name for name in names if "proprietary-nvidia-driver" in name]
-
-
 def user_of(image: Mapping[str, Any]) -> str:
     """Return the user that an image creates; empty if its tag, name and description do not show it."""
     return tags_of(image.get("Tags")).get(USER_TAG) or next(
@@ -74,16 +67,6 @@ def matches(image: Mapping[str, Any], pattern: str) -> bool:
     """Return whether an image's name or description matches, in lower case. The description of an image that image.yml
     made names what it was made from."""
     return re.search(pattern, _text(image)) is not None
-
-
-def can_boot(image: Mapping[str, Any]) -> bool:
-    """Return whether the image's system has Python 3.11 or newer, or a package of it."""
-    return matches(image, _NEW_PYTHON)
-
-
-def has_new_python(image: Mapping[str, Any]) -> bool:
-    """Return whether the image's system has Python 3.11 or newer without a further package."""
-    return matches(image, _OWN_NEW_PYTHON)
 
 
 def _text(image: Mapping[str, Any]) -> str:

@@ -129,7 +129,7 @@ def _check_described_image(facts: AccountFacts, cluster: Cluster, image: Item) -
     if cluster["monitoring"] and images.is_amazon_linux(image):
         problem = f"the image {name} is Amazon Linux, which has no package of Prometheus"
         yield setting_problem("monitoring", True, f"{problem}: take an image of Ubuntu, or do without", False)
-    if not images.can_boot(image) and not images.matches(image, images.TOO_NEW):
+    if not images.matches(image, images.NEW_PYTHON) and not images.matches(image, images.TOO_NEW):
         problem = f"the image {name} shows no system with Python 3.11 or newer, by which machines configure themselves"
         own = note(f"{problem}. Unless it has Python 3.11, 3.12 or 3.13, or a package of it, no machine starts work.")
         yield own if value.startswith("ami-") else setting_problem("image", value, problem, USUAL_FAMILY)
@@ -162,7 +162,7 @@ def _other_driver(facts: AccountFacts, why: str) -> str:
     """Return which images have the driver that an old GPU needs."""
     if "open driver" not in why:
         return ""
-    families = images.proprietary(facts.image.families or ())
+    families = [name for name in facts.image.families or () if "proprietary-nvidia-driver" in name]
     if families:
         return f"; take one with the proprietary driver, such as -e cluster_image={families[-1]}, or a newer type"
     return (

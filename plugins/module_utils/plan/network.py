@@ -198,7 +198,7 @@ def _check_without_route(subnet: _Subnet, facts: AccountFacts, cluster: Cluster)
     described = (facts.image.described or [{}])[0]
     if lacking:
         problem = f"it has no default route, and no VPC endpoint of {join_names(lacking)}: {nat}, or these endpoints"
-    elif not images.has_new_python(described):
+    elif not images.matches(described, images.OWN_NEW_PYTHON):
         problem = (
             f"it has no default route, and the image {described.get('Name') or cluster['image']} shows no Python 3.11 "
             f"or newer of its own, which could not be installed: {nat}, or take another image"

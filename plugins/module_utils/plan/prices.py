@@ -52,43 +52,30 @@ def hourly(prices: PriceList, cluster: Mapping[str, Any], emr: bool) -> dict[str
     disk_gib, disk_type, public = cluster["root_volume_gib"], cluster["root_volume_type"], cluster["public"]
     has_nat_gateway = not cluster["vpc_id"] and not (emr and public)
     addresses = workers + 1 if emr and public else has_nat_gateway + public
-    machines = [(offers.machine(master), "master", master, 1), (offers.machine(worker), "worker", worker, workers)]
-    used = [item for item, _role, _kind, count in machines if count]
-    items = [
-        CostItem(
-            f"{role} {kind}",
-            count,
-            prices.amount(item),
-            "spot: at most this" if cluster["spot"] and role == "worker" else "",
-            kind,
-        )
-        for item, role, kind, count in machines
-    ]
     disk, traffic = prices.amount(offers.disk(disk_type)), prices.amount(offers.NAT_GATEWAY_GB)
-    items += [
+    spot = "spot: at most this" if cluster["spot"] else ""
+    traffic_note = "and traffic" if traffic is None else f"and {traffic} for each GB through it"
+    items = [
+        CostItem(f"master {master}", 1, prices.amount(offers.machine(master)), type=master),
+        CostItem(f"worker {worker}", workers, prices.amount(offers.machine(worker)), spot, worker),
         CostItem(f"disk of {disk_gib} GiB", workers + 1, None if disk is None else disk_gib * disk / MONTH),
-        CostItem(
-            "NAT gateway",
-            int(has_nat_gateway),
-            prices.amount(offers.NAT_GATEWAY),
-            "and traffic" if traffic is None else f"and {traffic} for each GB through it",
-        ),
+        CostItem("NAT gateway", int(has_nat_gateway), prices.amount(offers.NAT_GATEWAY), traffic_note),
         CostItem("public address", addresses, prices.amount(offers.ADDRESS)),
     ]
     if emr:
         items += [
             CostItem(f"EMR on {kind}", count, prices.amount(offers.emr(kind)), type=kind)
-            for _item, _role, kind, count in machines
+            for kind, count in ((master, 1), (worker, workers))
         ]
     items = [item for item in items if item.count]
-    storage = prices.amount(offers.FILE_SYSTEM)
+    machines = [offers.machine(kind) for kind in (master, *[worker] * bool(workers))]
     return {
         "amount": round(sum(item.count * item.each for item in items if item.each is not None), 4),
         "currency": CURRENCY,
         "known": all(item.each is not None for item in items),
-        "source": prices.source([*used, offers.disk(disk_type), offers.NAT_GATEWAY, offers.ADDRESS]),
+        "source": prices.source([*machines, offers.disk(disk_type), offers.NAT_GATEWAY, offers.ADDRESS]),
         "parts": [asdict(item) for item in items],
-        "file_system_gb_month": storage,
+        "file_system_gb_month": prices.amount(offers.FILE_SYSTEM),
     }
 
 

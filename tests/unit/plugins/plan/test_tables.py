@@ -66,7 +66,8 @@ from tests.unit.prices import hourly
 )
 def test_what_a_name_shows(name: str, user: str, boots: bool, own_python: bool, prometheus: bool) -> None:
     for image in ({"Name": name}, {"Name": "mine", "Description": f"made from {name}"}):
-        shown = (images.can_boot(image), images.has_new_python(image), not images.is_amazon_linux(image))
+        pythons = (images.matches(image, images.NEW_PYTHON), images.matches(image, images.OWN_NEW_PYTHON))
+        shown = (*pythons, not images.is_amazon_linux(image))
         assert (images.user_of(image), *shown) == (user, boots, own_python, prometheus)
     tagged = {"Name": name, "Tags": [{"Key": "deeplearning:user", "Value": "me"}]}
     assert images.user_of(tagged) == "me"
@@ -76,7 +77,6 @@ def test_families_are_those_of_the_newest_amis() -> None:
     path = "/aws/service/deeplearning/ami/x86_64"
     names = [f"{path}/b/latest/ami-id", f"{path}/a/latest/ami-id", f"{path}/a/latest/ami-id", f"{path}/a/1.0/ami-id"]
     assert images.families([*names, f"{path}/c/latest/ami-id/more", "/other/x86_64/d/latest/ami-id"]) == ["a", "b"]
-    assert images.proprietary(["a", "base-proprietary-nvidia-driver-x"]) == ["base-proprietary-nvidia-driver-x"]
 
 
 @pytest.mark.parametrize(
