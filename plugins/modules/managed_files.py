@@ -108,14 +108,12 @@ import contextlib
 from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
-from ansible_collections.deeplearning.aws.plugins.module_utils.node.managed_files import (
-    FileChange,
-    exclusive_lock,
-    plan_changes,
-)
+from ansible_collections.deeplearning.aws.plugins.module_utils.node.managed_files import FileChange, plan_changes
 
+LOCK = "/run/deeplearning/files.lock"
 ITEM = {
     "path": {"type": "path", "required": True},
     "content": {"type": "str"},
@@ -143,7 +141,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        with contextlib.nullcontext() if module.check_mode else exclusive_lock():
+        with contextlib.nullcontext() if module.check_mode else atomic_file.locked(LOCK):
             changes = plan_changes(module.params["files"])
             if changes and not module.check_mode:
                 write(module, changes)

@@ -1,16 +1,17 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Files that others read at any moment: each is replaced whole, by a rename."""
+"""Files that others read at any moment: each is replaced whole, by a rename. And locks between those that write."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -74,6 +75,15 @@ def create(path: str, content: bytes, mode: int = 0o644) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), content, mode)
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Wait until no other process holds this lock, such as one that outlived the playbook that started it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def remove(path: str) -> bool:

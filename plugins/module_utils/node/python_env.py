@@ -9,7 +9,6 @@ It imports only the standard library and the contract, so that the local cloud c
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -19,8 +18,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,13 +148,9 @@ def is_ours(environment: Environment) -> bool:
     return any((environment.path / name).exists() for name in (paths.MARKER, UNFINISHED))
 
 
-@contextmanager
-def exclusive_lock(environment: Environment) -> Iterator[None]:
-    """Wait until no other process changes the environment, such as one that outlived the playbook that started it."""
-    environment.folder.mkdir(parents=True, exist_ok=True)
-    with open(_hidden(environment, "lock"), "w", encoding="ascii") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def exclusive_lock(environment: Environment) -> AbstractContextManager[None]:
+    """Let one process change the environment at a time."""
+    return atomic_file.locked(str(_hidden(environment, "lock")))
 
 
 def install(environment: Environment, extra: str = "", extra_wheel: str = "") -> dict[str, Any]:

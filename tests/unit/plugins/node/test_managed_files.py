@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible.plugins.loader import action_loader
-from ansible_collections.deeplearning.aws.plugins.module_utils.node import managed_files, services
+from ansible_collections.deeplearning.aws.plugins.module_utils.node import services
+from ansible_collections.deeplearning.aws.plugins.modules import managed_files
 from ansible_collections.deeplearning.aws.plugins.modules.managed_files import main
 
 Run = Callable[..., dict[str, Any]]
