@@ -42,25 +42,21 @@ def of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]:
     return {"release": facts.emr.release, "logs": logs_of(facts, cluster), "cluster_id": cluster_id}
 
 
-def check_kind(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    """Refuse to mix the two sources of machines in one cluster."""
-    name = cluster["name"]
-    if facts.emr is None and facts.emr_clusters:
-        yield Finding(
-            f"cluster_name is {name}: an EMR cluster of this name lives ({facts.emr_clusters[0]['Id']}), which emr.yml "
-            "changes. Choose another name, or remove it first. Example: -e cluster_name=another"
-        )
-    if facts.emr is not None and facts.groups:
+def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Refuse to mix the two sources of machines in one cluster, and check what is particular to EMR's."""
+    name, emr = cluster["name"], facts.emr
+    if emr is None:
+        if facts.emr_clusters:
+            yield Finding(
+                f"cluster_name is {name}: an EMR cluster of this name lives ({facts.emr_clusters[0]['Id']}), which "
+                "emr.yml changes. Choose another name, or remove it first. Example: -e cluster_name=another"
+            )
+        return
+    if facts.groups:
         yield Finding(
             f"cluster_name is {name}: a cluster of Auto Scaling groups has this name, which site.yml changes. Choose "
             "another name, or remove it first. Example: -e cluster_name=another"
         )
-
-
-def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
-    emr = facts.emr
-    if emr is None:
-        return
     yield from _check_release(facts, emr, cluster)
     yield from _check_types(facts, emr, cluster)
     yield from _check_image(facts, emr, cluster)

@@ -407,10 +407,8 @@ def _describe_family(reader: _Reader, family: str, types: Mapping[str, InstanceT
 
 
 def _describe_quotas(reader: _Reader, cluster: Cluster, types: Mapping[str, InstanceType]) -> dict[str, Item]:
-    limits = {
-        code: _describe_quota(reader, "ec2", code) for code in quotas.needs(quotas.machine_counts(cluster, types))
-    }
-    return {code: limit for code, limit in limits.items() if limit is not None}
+    codes = quotas.needs(quotas.machine_counts(cluster, types))
+    return {code: limit for code in codes if (limit := _describe_quota(reader, "ec2", code)) is not None}
 
 
 def _describe_account_usage(

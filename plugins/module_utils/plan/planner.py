@@ -65,7 +65,6 @@ def check_region(aws: Aws) -> None:
 
 def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
     """Return all that prevents the plan, and notes."""
-    yield from emr.check_kind(facts, cluster)
     yield from emr.check(facts, cluster)
     yield from _check_written_locations(facts, cluster)
     yield from machines.check_types(facts, cluster)
