@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -353,16 +353,14 @@ def link_cuda_libraries(environment: Environment) -> None:
 
 
 def _install_from_own_index(environment: Environment, pin: str, index: str) -> None:
-    try:
-        install_verified(environment, [pin])
-    except NotInIndex:
-        try:
-            install_verified(environment, [pin], ["--index-url", index])
-        except NotInIndex:
-            raise UserError(
-                f"{pin.split()[0]} is neither where pip on this machine looks nor in {index}: make that index "
-                f"reachable, or name a folder with its wheel. Example: -e framework_wheels=/efs/data/wheels"
-            ) from None
+    for options in ([], ["--index-url", index]):
+        with suppress(NotInIndex):
+            install_verified(environment, [pin], options)
+            return
+    raise UserError(
+        f"{pin.split()[0]} is neither where pip on this machine looks nor in {index}: make that index reachable, or "
+        "name a folder with its wheel. Example: -e framework_wheels=/efs/data/wheels"
+    )
 
 
 def install_verified(environment: Environment, pins: Sequence[str], options: Sequence[str] = ()) -> None:

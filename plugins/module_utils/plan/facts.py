@@ -130,7 +130,8 @@ def gather_facts(
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)
     account = aws.account
-    types = _describe_types(reader, cluster)
+    described = reader.ec2("describe_instance_types", "InstanceTypes", {"instance-type": list(type_names(cluster))})
+    types = None if described is None else {kind["InstanceType"]: instance_type(kind) for kind in described}
     is_type_missing = types is not None and len(types) < len(type_names(cluster))
     limits = _describe_quotas(reader, cluster, types or {})
     group_ids = cluster["security_group_ids"]
@@ -337,11 +338,6 @@ def instance_type(described: Item) -> InstanceType:
         "spot": "spot" in described.get("SupportedUsageClasses", []),
         "architectures": list(described.get("ProcessorInfo", {}).get("SupportedArchitectures", [])),
     }
-
-
-def _describe_types(reader: _Reader, cluster: Cluster) -> dict[str, InstanceType] | None:
-    described = reader.ec2("describe_instance_types", "InstanceTypes", {"instance-type": list(type_names(cluster))})
-    return None if described is None else {kind["InstanceType"]: instance_type(kind) for kind in described}
 
 
 def _describe_vpc(reader: _Reader, cluster: Cluster) -> dict[str, Any]:
