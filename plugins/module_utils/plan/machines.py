@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -242,12 +243,20 @@ def check_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
 
 
 def check_account_quotas(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Refuse a cluster that lacks more than a quota of the account leaves to it."""
     needs = quotas.account_needs(cluster, facts.emr is not None)
+    # In an existing VPC only the public master needs an address.
+    less = "set cluster_public=false" if cluster["vpc_id"] else "use an existing VPC (cluster_vpc_id)"
     for kind, (limit, existing) in facts.account_usage.items():
         # A VPC that another account shares counts towards the quota of that account.
         counted = [item for item in existing if item.get("OwnerId", facts.account) == facts.account]
         own = sum(tags_of(item.get("Tags")).get(CLUSTER_TAG) == cluster["name"] for item in counted)
-        yield from quotas.check_account(facts.region, kind, limit, needs[kind], own, len(counted) - own, cluster)
+        need, others = needs[kind], len(counted) - own
+        if need > own and need + others > math.floor(limit["Value"]):
+            yield Finding(
+                f"{quotas.description(facts.region, limit, kind.unit, others)}: the cluster needs {need}. "
+                f"{quotas.request_hint(facts.region, kind.service, limit, need + others)}. Or {less}."
+            )
 
 
 def _known_needs(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[str, tuple[int, int], int]]:

@@ -130,41 +130,21 @@ def check(region: str, quota: Mapping[str, Any], need: tuple[int, int], in_use: 
     left = max(0, limit - in_use)
     if desired <= left:
         return
-    name, hint = _name(region, quota, "vCPUs", in_use), _hint(region, "ec2", quota, desired + in_use)
+    name, hint = description(region, quota, "vCPUs", in_use), request_hint(region, "ec2", quota, desired + in_use)
     if minimum > left:
         yield Finding(f"{name}: at least {minimum} are needed, and {desired} for all machines. {hint}")
     else:
         yield note(f"{name}: {desired} are needed for all machines, so some will be missing. {hint}")
 
 
-def check_account(
-    region: str,
-    kind: AccountQuota,
-    quota: Mapping[str, Any],
-    need: int,
-    own: int,
-    others: int,
-    cluster: Mapping[str, Any],
-) -> Iterator[Finding]:
-    """Yield a problem if the quota does not allow what the cluster does not have yet.
-
-    `own`, `others`: how many this cluster has, and everything else in the account's region, other clusters included.
-    """
-    # In an existing VPC only the public master needs an address.
-    less = "set cluster_public=false" if cluster["vpc_id"] else "use an existing VPC (cluster_vpc_id)"
-    if need > own and need + others > math.floor(quota["Value"]):
-        yield Finding(
-            f"{_name(region, quota, kind.unit, others)}: the cluster needs {need}. "
-            f"{_hint(region, kind.service, quota, need + others)}. Or {less}."
-        )
-
-
-def _name(region: str, quota: Mapping[str, Any], unit: str, in_use: int) -> str:
+def description(region: str, quota: Mapping[str, Any], unit: str, in_use: int) -> str:
+    """Return what a quota is, and how much of it is in use outside the cluster."""
     others = f", of which {in_use} are in use outside this cluster" if in_use else ""
     limit = math.floor(quota["Value"])
     return f'The quota "{quota["QuotaName"]}" ({quota["QuotaCode"]}) in {region} is {limit} {unit}{others}'
 
 
-def _hint(region: str, service: str, quota: Mapping[str, Any], value: int) -> str:
+def request_hint(region: str, service: str, quota: Mapping[str, Any], value: int) -> str:
+    """Return how to get a higher value."""
     pages = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{service}/quotas"
     return f"Request {value} (it may take days): {pages}/{quota['QuotaCode']}"

@@ -347,6 +347,13 @@ def test_a_vpc_that_another_account_shares_does_not_count() -> None:
     assert problem.endswith("Or use an existing VPC (cluster_vpc_id).")
 
 
+def test_a_clusters_own_addresses_are_there_already() -> None:
+    others = [{"PublicIp": f"198.51.100.{number}"} for number in range(4)]
+    own = {"PublicIp": "198.51.100.9", "Tags": [{"Key": "deeplearning:cluster", "Value": cluster()["name"]}]}
+    problems = [account_quota_problems(quotas.ADDRESSES, 5, [*others, *[own] * count]) for count in (0, 1, 2)]
+    assert [len(findings) for findings in problems] == [1, 1, 0]
+
+
 def test_in_an_existing_vpc_a_cluster_needs_no_address_without_a_public_master() -> None:
     existing = [{"PublicIp": "198.51.100.1"}]
     (problem,) = account_quota_problems(quotas.ADDRESSES, 1, existing, **SETTINGS)

@@ -296,15 +296,6 @@ def test_what_all_clusters_of_the_account_have_counts(
         planned()
 
 
-def test_a_clusters_own_addresses_are_there_already() -> None:
-    limit = {"QuotaName": "Elastic IPs", "QuotaCode": "L-0263D0A3", "Value": 5.0}
-    settings = {"vpc_id": ""}
-    problems = [
-        list(quotas.check_account("us-east-1", quotas.ADDRESSES, limit, 2, own, 4, settings)) for own in (0, 1, 2)
-    ]
-    assert [len(findings) for findings in problems] == [1, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("settings", "emr", "addresses", "vpcs"),
     [
