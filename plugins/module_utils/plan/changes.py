@@ -45,8 +45,8 @@ def _check_workers(facts: AccountFacts, cluster: Cluster, options: Options) -> I
         runs = join_names([f"{host_name(rank)} ({run})" for rank, run in used.values()])
         problem = (
             f"runs use workers that would be terminated: {runs}. `ansible-playbook deeplearning.aws.status -e "
-            "run_id=all` lists the "
-            "runs. Wait for their end, or stop them (ansible-playbook deeplearning.aws.stop -e run_id=all)"
+            "run_id=all` lists the runs. Wait for their end, or stop them (ansible-playbook deeplearning.aws.stop -e "
+            "run_id=all)"
         )
         if facts.emr:
             problem += ": core nodes of EMR are removed only while no run is active"

@@ -179,8 +179,7 @@ def _without_efs_utils(value: str, image: Item) -> Finding:
         return note(
             f"cluster_efs_tls is true, so {name} must contain amazon-efs-utils, as only Amazon Linux has a package of "
             "it. If ansible-playbook deeplearning.aws.configure cannot mount the file system, run "
-            "deeplearning.aws.site "
-            "with -e cluster_efs_tls=false."
+            "deeplearning.aws.site with -e cluster_efs_tls=false."
         )
     return setting_problem(
         "efs_tls",
