@@ -356,7 +356,9 @@ class FileSystem:
             if operation == "update_file_system":
                 self._update(file_system=answer)  # it is updating now, and takes the next change later
             elif operation == "create_mount_target":
-                targets = [*self.state.mount_targets, answer]
+                # Not all answers of AWS name the zone, by which the target is chosen among those of the file system.
+                zone = {"AvailabilityZoneName": self.state.subnet["AvailabilityZone"]}
+                targets = [*self.state.mount_targets, {**zone, **answer}]
                 self._update(mount_targets=targets, security_groups=params["SecurityGroups"])
 
     def _update(self, **values: Any) -> None:
