@@ -13,10 +13,14 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import (
+    EVERYTHING,
+    IMAGES,
+    IN_ZONE,
+    KINDS,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
-    IMAGES,
-    WORDS,
     ClusterResources,
     Resource,
     count_by_kind,
@@ -25,8 +29,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import (
-    EVERYTHING,
-    IN_ZONE,
     Deleting,
     Teardown,
     foreign_targets,
@@ -114,7 +116,7 @@ def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: 
     """Return lines about what would be removed and what would stay."""
     where = f"{resources.cluster} ({resources.region}, account {resources.account})"
     lines = [f"Of the cluster {where} these would be removed:"] if deletions else [f"There is no cluster {where}."]
-    in_order = sorted(deletions, key=lambda resource: list(WORDS).index(resource.kind))
+    in_order = sorted(deletions, key=lambda resource: list(KINDS).index(resource.kind))
     lines += [f"  {resource.describe()}" for resource in in_order]
     kept_resources = [resource for resource in retained(resources, keep) if resource not in deletions]
     foreign = [resource for resource in resources.current if not resource.ours]

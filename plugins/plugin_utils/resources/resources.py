@@ -11,52 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_SERVICE, Names
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import IMAGES, KINDS, kind_of
 
 LIVE = "live"
 GOING = "going"
 """It is being deleted."""
 DEAD = "dead"
 """A record that AWS removes after a while."""
-
-WORDS: Mapping[str, tuple[str, str]] = {
-    "auto_scaling_group": ("Auto Scaling group", "Auto Scaling groups"),
-    "emr_cluster": ("EMR cluster", "EMR clusters"),
-    "instance": ("instance", "instances"),
-    "launch_template": ("launch template", "launch templates"),
-    "placement_group": ("placement group", "placement groups"),
-    "key_pair": ("key pair", "key pairs"),
-    "mount_target": ("mount target", "mount targets"),
-    "mount_target_access": ("security group on a mount target of others", "security groups on mount targets of others"),
-    "file_system": ("file system", "file systems"),
-    "nat_gateway": ("NAT gateway", "NAT gateways"),
-    "address": ("Elastic IP address", "Elastic IP addresses"),
-    "endpoint": ("VPC endpoint", "VPC endpoints"),
-    "network_interface": ("network interface", "network interfaces"),
-    "volume": ("volume", "volumes"),
-    "subnet": ("subnet", "subnets"),
-    "route_table": ("route table", "route tables"),
-    "internet_gateway": ("internet gateway", "internet gateways"),
-    "security_group": ("security group", "security groups"),
-    "vpc": ("VPC", "VPCs"),
-    "instance_profile": ("instance profile", "instance profiles"),
-    "role": ("IAM role", "IAM roles"),
-    "bucket": ("bucket", "buckets"),
-    "image": ("image", "images"),
-    "snapshot": ("snapshot", "snapshots"),
-}
-"""The kinds of resources that a cluster has, in words (one, several), in the order of messages."""
-
-_COSTS: Mapping[str, str] = {
-    "instance": "by the second",
-    "nat_gateway": "by the hour",
-    "address": "by the hour",
-    "volume": "by the gigabyte",
-    "file_system": "by the gigabyte",
-    "bucket": "by the gigabyte",
-    "snapshot": "by the gigabyte",
-}
-IMAGES = frozenset({"image", "snapshot"})
-"""They outlive the cluster, as the next one may boot from them. image.yml deletes them."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +37,11 @@ class Resource:
         """How it is billed. Empty: it is free."""
         if self.phase == DEAD or self.state in ("stopped", "shutting-down"):
             return ""
-        return _COSTS.get(self.kind, "")
+        return kind_of(self.kind).costs
 
     def describe(self) -> str:
-        what = WORDS.get(self.kind, (self.kind.replace("_", " "), ""))[0]
         name = f" ({self.name})" if self.name and self.name != self.id else ""
-        return f"{what} {self.id}{name}"
+        return f"{kind_of(self.kind).one} {self.id}{name}"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -140,13 +100,8 @@ def is_of_emr(resources: ClusterResources) -> bool:
 def count_by_kind(resources: Iterable[Resource]) -> list[str]:
     """Return texts such as `3 instances` and `1 NAT gateway`."""
     numbers = Counter(resource.kind for resource in resources)
-    order = [*WORDS, *sorted(set(numbers) - set(WORDS))]
-    counts = []
-    for kind in order:
-        if kind in numbers:
-            one, many = WORDS.get(kind, (kind.replace("_", " "),) * 2)
-            counts.append(f"{numbers[kind]} {one if numbers[kind] == 1 else many}")
-    return counts
+    order = [*KINDS, *sorted(set(numbers) - set(KINDS))]
+    return [kind_of(kind).in_words(numbers[kind]) for kind in order if kind in numbers]
 
 
 # The state of a cluster
@@ -209,7 +164,7 @@ def _health_of_groups(
     coming = sum(int(group.facts["coming"]) for group in groups) - sum(shortage.failed for shortage in short)
     desired = sum(int(group.facts["desired"]) for group in groups)
     slow = [
-        f"{WORDS[resource.kind][0]} {resource.id} is {resource.state}"
+        f"{KINDS[resource.kind].one} {resource.id} is {resource.state}"
         for resource in (*resources.of_kind("nat_gateway"), *resources.of_kind("mount_target"))
         if resource.state in ("pending", "creating")
     ]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Delete a cluster's resources, in the order of AFTER. Nothing is remembered between two polls, so the next run
+"""Delete a cluster's resources, in the order of their kinds. Nothing is remembered between two polls, so the next run
 resumes one that was interrupted anywhere.
 """
 
@@ -16,10 +16,10 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import terminate
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import EVERYTHING, IMAGES, KINDS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     GOING,
-    IMAGES,
     LIVE,
     ClusterResources,
     Resource,
@@ -29,44 +29,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 
 MOST_KINDS = 6
 """Of what is still there, in a line."""
-_SOURCES = frozenset({"auto_scaling_group", "emr_cluster"})
-_MACHINES = _SOURCES | {"instance"}
-_HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"}
-
-AFTER: Mapping[str, frozenset[str]] = {
-    # They end their machines by themselves, and go when they have gone.
-    "auto_scaling_group": frozenset(),
-    "emr_cluster": frozenset(),
-    "nat_gateway": frozenset(),
-    "endpoint": frozenset(),
-    "instance": _SOURCES,
-    # By its template a machine that was detached from its group is known.
-    "launch_template": _MACHINES,
-    "key_pair": _SOURCES,
-    "placement_group": _MACHINES,
-    "instance_profile": _MACHINES,
-    "role": _MACHINES | {"instance_profile"},
-    "bucket": _MACHINES,
-    "network_interface": _MACHINES,
-    "volume": _MACHINES,
-    # A machine whose file server has vanished hangs for minutes when it shuts down.
-    "mount_target": _MACHINES,
-    "mount_target_access": _MACHINES,
-    "file_system": _MACHINES | {"mount_target"},
-    "address": _MACHINES | {"nat_gateway"},
-    "subnet": _HOLD_A_SUBNET,
-    "security_group": _HOLD_A_SUBNET | {"mount_target_access"},
-    "route_table": frozenset({"subnet", "endpoint"}),
-    "internet_gateway": _MACHINES | {"nat_gateway", "address"},
-    "image": frozenset(),
-    "snapshot": frozenset({"image"}),
-    "vpc": _HOLD_A_SUBNET | {"subnet", "security_group", "route_table", "internet_gateway", "endpoint"},
-}
-"""Kinds that must be deleted before a kind."""
-
-EVERYTHING = frozenset(AFTER)
-IN_ZONE = frozenset({*_MACHINES, "mount_target", "mount_target_access", "nat_gateway", "subnet"})
-"""Kinds of resources that lie in one availability zone."""
 
 _GONE = ("NotFound", "NoSuchEntity", "NoSuchBucket", "Unknown", "NotAttached")
 _HELD = frozenset(
@@ -132,7 +94,7 @@ def ready(resources: Sequence[Resource]) -> list[Resource]:
     are_tangled = all(group.id in named for group in groups)
     deletable = []
     for resource in resources:
-        if resource.phase != LIVE or AFTER[resource.kind] & kinds:
+        if resource.phase != LIVE or KINDS[resource.kind].after & kinds:
             continue
         if resource.kind in ("network_interface", "volume") and resource.state != "available":
             continue  # it is deleted with its machine, or another's machine uses it
@@ -150,30 +112,8 @@ def is_held(problem: AwsError) -> bool:
     return problem.code in _HELD
 
 
-_CALLS: Mapping[str, tuple[str, str, str]] = {
-    "instance_profile": ("iam", "delete_instance_profile", "InstanceProfileName"),
-    "role": ("iam", "delete_role", "RoleName"),
-    "file_system": ("efs", "delete_file_system", "FileSystemId"),
-    "mount_target": ("efs", "delete_mount_target", "MountTargetId"),
-    "launch_template": ("ec2", "delete_launch_template", "LaunchTemplateId"),
-    "key_pair": ("ec2", "delete_key_pair", "KeyPairId"),
-    "nat_gateway": ("ec2", "delete_nat_gateway", "NatGatewayId"),
-    "address": ("ec2", "release_address", "AllocationId"),
-    "network_interface": ("ec2", "delete_network_interface", "NetworkInterfaceId"),
-    "volume": ("ec2", "delete_volume", "VolumeId"),
-    "subnet": ("ec2", "delete_subnet", "SubnetId"),
-    "route_table": ("ec2", "delete_route_table", "RouteTableId"),
-    "internet_gateway": ("ec2", "delete_internet_gateway", "InternetGatewayId"),
-    "security_group": ("ec2", "delete_security_group", "GroupId"),
-    "vpc": ("ec2", "delete_vpc", "VpcId"),
-    "image": ("ec2", "deregister_image", "ImageId"),
-    "snapshot": ("ec2", "delete_snapshot", "SnapshotId"),
-}
-"""The call that deletes a kind, and its parameter for the id."""
-
-
 class Deleting:
-    """Deletes a resource. The method `_<kind>` makes the calls before the one in _CALLS, or all of them."""
+    """Deletes a resource. The method `_<kind>` makes the calls before the one of its kind, or all of them."""
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
@@ -182,9 +122,9 @@ class Deleting:
         special: Callable[[Resource], None] | None = getattr(self, f"_{resource.kind}", None)
         if special:
             special(resource)
-        if resource.kind in _CALLS:
-            service, operation, parameter = _CALLS[resource.kind]
-            self._aws.call(service, operation, **{parameter: resource.id})
+        kind = KINDS[resource.kind]
+        if kind.delete:
+            self._aws.call(kind.service, kind.delete, **{kind.id: resource.id})
 
     def _auto_scaling_group(self, resource: Resource) -> None:
         self._aws.call("autoscaling", "delete_auto_scaling_group", AutoScalingGroupName=resource.id, ForceDelete=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import EVERYTHING, IN_ZONE
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     group_of,
     mount_target_of,
@@ -20,7 +21,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     health_of,
     leftovers,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import AFTER, IN_ZONE, ready, to_delete
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import ready, to_delete
 
 
 def owned(*resources: Resource) -> ClusterResources:
@@ -112,7 +113,7 @@ def test_only_what_lies_in_the_zone_is_removed_to_try_another_one() -> None:
     assert {resource.kind for resource in to_delete(WHOLE, False, IN_ZONE)} == IN_ZONE & {
         resource.kind for resource in WHOLE.resources
     }
-    assert set(AFTER) >= IN_ZONE
+    assert EVERYTHING >= IN_ZONE
 
 
 @pytest.mark.parametrize("main_first", [True, False])
