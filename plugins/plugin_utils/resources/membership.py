@@ -92,8 +92,7 @@ def instance_filters(clusters: Sequence[str], states: Sequence[str] = LIVING) ->
 
 def read_records(aws: Aws, filters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the records of the instances that the filters of DescribeInstances select, with a call for each 1,000."""
-    reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters, MaxResults=1000)
-    return [record_of(instance) for reservation in reservations for instance in reservation["Instances"]]
+    return [record_of(instance) for instance in aws.instances(Filters=filters, MaxResults=1000)]
 
 
 def record_of(instance: Mapping[str, Any]) -> dict[str, Any]:

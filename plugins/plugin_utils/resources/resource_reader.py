@@ -144,12 +144,11 @@ class ResourceReader:
     def _of_ec2(self, kind: str) -> list[Resource]:
         type_ = EC2[kind]
         # DescribeNatGateways names this parameter differently.
-        filters: dict[str, Any] = {
-            "Filter" if kind == "nat_gateway" else "Filters": [tag_filter(CLUSTER_TAG, self._cluster)]
-        }
-        listed = self._aws.pages("ec2", type_.operation, type_.key, **filters)
+        filters = {"Filter" if kind == "nat_gateway" else "Filters": [tag_filter(CLUSTER_TAG, self._cluster)]}
         if kind == "instance":
-            listed = [instance for reservation in listed for instance in reservation["Instances"]]
+            listed = self._aws.instances(**filters)
+        else:
+            listed = self._aws.pages("ec2", type_.operation, type_.key, **filters)
         groups = frozenset(self.names.groups.values())
         return [resource_of(kind, item, groups) for item in listed]
 

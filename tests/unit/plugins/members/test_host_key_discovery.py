@@ -25,7 +25,7 @@ class Fake:
     region, account = "us-east-1", "123456789012"
 
     def __init__(self, *instances: dict[str, Any], partition: str = "aws") -> None:
-        self.instances = list(instances)
+        self.machines = list(instances)
         self.partition = partition
         self.reports: dict[str, str] = {}
         self.consoles: Callable[[str, int, bool], str] = lambda _id, _before, _latest: BLOCK
@@ -40,9 +40,10 @@ class Fake:
         """Made before threads are."""
 
     def pages(self, _service: str, operation: str, _key: str, **_params: Any) -> list[Any]:
-        if operation == "describe_instances":
-            return [{"Instances": self.instances}]
         return list(self.listed.get(operation, ()))
+
+    def instances(self, **_params: Any) -> list[dict[str, Any]]:
+        return self.machines
 
     def call(self, _service: str, operation: str, **params: Any) -> dict[str, Any]:
         if operation == "get_role":
@@ -127,7 +128,7 @@ def test_no_console_is_read_of_pending_machines() -> None:
 
 def test_a_master_that_is_being_replaced_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake(WORKER)
-    monkeypatch.setattr(polling, "sleep", lambda _seconds: fake.instances.append(MASTER))
+    monkeypatch.setattr(polling, "sleep", lambda _seconds: fake.machines.append(MASTER))
     cluster, reports, _, displayed = discover(fake, 60)
     assert displayed == ["Waiting for a master."]
     assert cluster.master["id"] == MASTER["InstanceId"]
@@ -219,7 +220,7 @@ def test_ranks_are_awaited_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     joining = instance(2)
 
     def assign(_seconds: float) -> None:
-        fake.instances[1] = WORKER
+        fake.machines[1] = WORKER
 
     monkeypatch.setattr(polling, "sleep", assign)
     for with_ranks, lines in ((False, []), (True, [f"Waiting for the ranks of {WORKER['InstanceId']}."])):

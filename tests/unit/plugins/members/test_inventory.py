@@ -35,13 +35,13 @@ class Answer:
     """Stands in for AWS: returns the same instances each time, and records the queries."""
 
     def __init__(self, *instances: dict[str, Any]) -> None:
-        self.instances = instances
+        self.machines = instances
         self.queries: list[dict[str, Any]] = []
         self.logins: list[tuple[Any, ...]] = []
 
-    def pages(self, _service: str, _operation: str, _key: str, **params: Any) -> list[Any]:
+    def instances(self, **params: Any) -> list[dict[str, Any]]:
         self.queries.append(params)
-        return [{"Instances": [instance]} for instance in self.instances]
+        return list(self.machines)
 
 
 @pytest.fixture

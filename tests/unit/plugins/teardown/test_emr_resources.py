@@ -52,12 +52,12 @@ def test_its_state_is_the_health(resources: list[Resource], state: str, why: str
 class Aws:
     account, region = "123456789012", "us-east-1"
 
-    def __init__(self, instances: list[Any]) -> None:
-        self.instances = instances
+    def __init__(self, machines: list[Any]) -> None:
+        self.machines = machines
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
-    def pages(self, _service: str, operation: str, _key: str, **_params: Any) -> list[Any]:
-        return [{"Instances": self.instances}] if operation == "describe_instances" else []
+    def instances(self, **_params: Any) -> list[Any]:
+        return self.machines
 
     def find(self, _service: str, _operation: str, _missing: Any, ClusterId: str) -> dict[str, Any]:
         named = {"j-ended": "red", "j-other": "blue"}.get(ClusterId, "")
