@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts
@@ -110,7 +111,7 @@ class ActionModule(Action):
         """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""
         if not self.check_mode:
             try:
-                summary.write(file, described)
+                write_if_changed(str(file), json.dumps(described, indent=2, sort_keys=True) + "\n", 0o600)
             except OSError as error:
                 self._display.warning(f"The summary cannot be written to {file}: {error.strerror}.")
         if failed:
@@ -140,8 +141,7 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
         return described
     access = hosts.ssh_access(host_keys.JUMP, ssh_config)
     seen = status_reader.observe(aws, resources, history, described, access)
-    prices = context.costs.prices if context.costs else None
-    return status.extend(described, resources, seen, datetime.now(UTC), prices)
+    return status.extend(described, resources, seen, datetime.now(UTC), context.costs.prices)
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

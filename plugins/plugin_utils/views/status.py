@@ -28,6 +28,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity im
 
 SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""
+Item = Mapping[str, Any]
+"""A summary, or one of its members or runs."""
 READY = ("ready", "in service")
 """The health of a member without a problem. The second word is AWS's, where the master does not answer."""
 
@@ -60,24 +62,19 @@ class Observations:
     replacements: Sequence[Mapping[str, str]] = ()
     """Machines that Auto Scaling has replaced: which, when and why, as in `problems.MEMBER_REPLACED`."""
     efs_bytes: int | None = None
-    answer: Mapping[str, Any] | None = None
+    answer: Item | None = None
     """The master's, if it answers."""
     silence: str = ""
     """Why it does not answer."""
 
 
 def extend(
-    summary: Mapping[str, Any],
-    owned: ClusterResources,
-    seen: Observations,
-    now: datetime,
-    prices: PriceList | None = None,
+    summary: Item, owned: ClusterResources, seen: Observations, now: datetime, prices: PriceList
 ) -> dict[str, Any]:
     """Return a cluster's summary with its members, runs and problems."""
     members = _members(owned, seen, now)
     answer = seen.answer or {}
     is_emr = bool(owned.of_kind("emr_cluster"))
-    prices = prices or PriceList(owned.region)
     stalled = [run for run in answer.get("runs", ()) if run["state"] == STALLED]
     silence = [problems.MASTER_SILENT.sentence(reason=seen.silence)] if summary["master"] and seen.silence else []
     return {
@@ -106,28 +103,16 @@ def extend(
 def _members(owned: ClusterResources, seen: Observations, now: datetime) -> list[dict[str, Any]]:
     records = [instance.facts for instance in owned.of_kind("instance") if instance.ours]
     (cluster,) = membership.clusters_from(records, [owned.cluster])
-    in_groups = _machines(owned)
+    # What Auto Scaling, or EMR, knows about each machine.
+    machines = {name: machine for group in owned.groups for name, machine in group.facts["machines"].items()}
+    in_service = {"lifecycle": "InService", "is_healthy": True, "template_version": ""}
+    machines |= {name: in_service for emr in owned.of_kind("emr_cluster") for name in emr.facts["in_service"]}
     loads = {load["instance_id"]: load for load in (seen.answer or {}).get("loads", ())}
-    return [_member(node, in_groups.get(node.id), seen, loads.get(node.id), now) for node in cluster.nodes]
-
-
-def _machines(owned: ClusterResources) -> dict[str, dict[str, Any]]:
-    """Return what Auto Scaling, or EMR, knows about each machine."""
-    machines: dict[str, dict[str, Any]] = {}
-    for group in owned.groups:
-        machines.update(group.facts["machines"])
-    for cluster in owned.of_kind("emr_cluster"):
-        in_service = {"lifecycle": "InService", "is_healthy": True, "template_version": ""}
-        machines.update({id_: in_service for id_ in cluster.facts["in_service"]})
-    return machines
+    return [_member(node, machines.get(node.id), seen, loads.get(node.id), now) for node in cluster.nodes]
 
 
 def _member(
-    node: ClusterNode,
-    machine: Mapping[str, Any] | None,
-    seen: Observations,
-    load: Mapping[str, Any] | None,
-    now: datetime,
+    node: ClusterNode, machine: Item | None, seen: Observations, load: Item | None, now: datetime
 ) -> dict[str, Any]:
     record, setup = node.record, seen.reports.get(node.id, NodeSetup())
     return {
@@ -145,21 +130,15 @@ def _member(
         "launched": record["launched"],
         "template_version": machine["template_version"] if machine else "",
         "bundle": setup.bundle,
-        "health": _health(node, machine, setup, seen.answer, load, now),
+        "health": _health(node, machine, seen, load, now),
         "step": setup.step if setup.state in (report.CONFIGURING, report.FAILED) else "",
         "held": "".join(setup.log[-1:]) if setup.state == report.HELD else "",
         "load": dict(load) if load else None,
     }
 
 
-def _health(
-    node: ClusterNode,
-    machine: Mapping[str, Any] | None,
-    setup: NodeSetup,
-    answer: Mapping[str, Any] | None,
-    load: Mapping[str, Any] | None,
-    now: datetime,
-) -> str:
+def _health(node: ClusterNode, machine: Item | None, seen: Observations, load: Item | None, now: datetime) -> str:
+    setup, answer = seen.reports.get(node.id, NodeSetup()), seen.answer
     if node.record["state"] not in membership.LIVING:
         return str(node.record["state"])
     if machine is None:
@@ -190,16 +169,14 @@ def _time(text: str, otherwise: datetime) -> datetime:
 # Problems
 
 
-def _stall_problem(
-    run: Mapping[str, Any], members: Sequence[Mapping[str, Any]], is_emr: bool, prices: PriceList
-) -> str:
+def _stall_problem(run: Item, members: Sequence[Item], is_emr: bool, prices: PriceList) -> str:
     """Report a stalled run with what its machines cost. Their types are AWS's, and not the master's word."""
     types = {host_name(member["rank"]): str(member["type"]) for member in members if member["rank"]}
     cost = hourly_of_machines([types.get(name, "") for name in run["nodes"]], is_emr, prices)
     return problems.of_stalled_run(run["run_id"], run["reason"] or "", cost)
 
 
-def _template_problems(owned: ClusterResources, members: Sequence[Mapping[str, Any]], seen: Observations) -> list[str]:
+def _template_problems(owned: ClusterResources, members: Sequence[Item], seen: Observations) -> list[str]:
     sentences = []
     for group in owned.groups:
         versions = seen.templates.get(group.name)
@@ -233,7 +210,7 @@ def _difference(version: TemplateVersion, newest: TemplateVersion) -> str:
     return " and ".join(values)
 
 
-def _bundle_problems(members: Sequence[Mapping[str, Any]], seen: Observations, is_emr: bool) -> list[str]:
+def _bundle_problems(members: Sequence[Item], seen: Observations, is_emr: bool) -> list[str]:
     """EMR configures nodes that join later by the bundle of the cluster's creation; emr.yml configures all by the
     newest, the master too."""
     newest = {group: versions[max(versions)].bundle for group, versions in seen.templates.items()}
@@ -259,7 +236,7 @@ def _image_problems(seen: Observations, now: datetime) -> list[str]:
     return sentences
 
 
-def _end_problem(summary: Mapping[str, Any], owned: ClusterResources, now: datetime) -> list[str]:
+def _end_problem(summary: Item, owned: ClusterResources, now: datetime) -> list[str]:
     """Report an end that is near."""
     ends = summary.get("ends") or {}
     if not ends.get("at"):
@@ -275,7 +252,7 @@ def _end_problem(summary: Mapping[str, Any], owned: ClusterResources, now: datet
 # Text
 
 
-def lines(status: Mapping[str, Any]) -> list[str]:
+def lines(status: Item) -> list[str]:
     """Return problems, members and runs as text."""
     members = status["members"]
     if not members and not status["problems"]:
@@ -296,7 +273,7 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _member_rows(members: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _member_rows(members: Sequence[Item]) -> list[list[str]]:
     rows = [
         [
             member["name"],
@@ -312,7 +289,7 @@ def _member_rows(members: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [header, *rows] if rows else []
 
 
-def _load_cells(load: Mapping[str, Any] | None) -> list[str]:
+def _load_cells(load: Item | None) -> list[str]:
     if not load:
         return ["-"] * 4
     gpus = load["gpus"]
@@ -327,7 +304,7 @@ def _load_cells(load: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _run_rows(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _run_rows(runs: Sequence[Item]) -> list[list[str]]:
     rows = [
         [
             run["run_id"],

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import PRIMARY
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
@@ -48,6 +45,7 @@ ALL = "all"
 class Context:
     """What a summary needs in addition to what AWS knows."""
 
+    costs: Costs
     user: str = ""
     private_key_file: str = ""
     hourly: Mapping[str, Any] = field(default_factory=dict)
@@ -58,8 +56,6 @@ class Context:
     """the options of this command line that every other command needs too"""
     ssh_config: str = ""
     """the path of ssh's configuration, which every playbook that logs in writes first"""
-    costs: Costs | None = None
-    """prices and machines, if they were read"""
 
 
 def destroy_command(cluster: str, again: str = "") -> str:
@@ -73,7 +69,6 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
     targets = [target for target in owned.of_kind("mount_target") if target.facts["file_system"] == file_system]
     master = _master(owned, groups)
     state = "failed" if context.failure else health.state
-    costs = context.costs or Costs(PriceList(owned.region), has_history=False)
     return {
         "schema": SCHEMA,
         "cluster": owned.cluster,
@@ -95,8 +90,8 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
-        "billed": billed(owned.current, costs.prices),
-        "cost_so_far": cost_so_far(owned, costs),
+        "billed": billed(owned.current, context.costs.prices),
+        "cost_so_far": cost_so_far(owned, context.costs),
         "ends": scheduled_end(owned, context.idle_minutes),
         "again": context.again,
         "next": next_command(state, context, emr=is_of_emr(owned)),
@@ -254,10 +249,11 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
     master, efs = summary["master"], summary["efs"]
     names = [master.get("instance_id", ""), master.get("public_ip") or master.get("private_ip", "")]
     groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
+    size = "" if efs.get("bytes") is None else f", {efs['bytes'] / 2**30:.1f} GiB in use"
     details = [
         ("master", ", ".join(name for name in names if name)),
         ("groups", ", ".join(groups)),
-        ("file system", efs["file_system_id"] + _size_phrase(efs.get("bytes"))),
+        ("file system", efs["file_system_id"] + size),
     ]
     return [
         ("log in", summary["ssh"]),
@@ -300,10 +296,6 @@ def so_far_phrase(cost: Mapping[str, Any]) -> str:
     """Return what a cluster has cost as text; empty if nothing was counted."""
     since = f"{cost['since'][:16].replace('T', ' ')} UTC"
     return f"{cost['amount']:.2f} {cost['currency']} since {since} ({cost['note']})" if cost["since"] else ""
-
-
-def _size_phrase(size: int | None) -> str:
-    return "" if size is None else f", {size / 2**30:.1f} GiB in use"
 
 
 def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[tuple[str, str]]:
@@ -392,7 +384,3 @@ def hourly_phrase(hourly: Mapping[str, Any]) -> str:
     currency = hourly.get("currency", "USD")
     day = f"{amount * 24:.2f} a day"
     return f"{least}{amount:.2f} {currency} an hour, {day} with all machines, plus storage and traffic"
-
-
-def write(path: Path, data: Mapping[str, Any]) -> bool:
-    return write_if_changed(str(path), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o600)

@@ -34,7 +34,7 @@ from tests.unit.prices import LIST
 
 START = datetime(2026, 11, 23, 3, tzinfo=UTC)
 G5 = 1.006
-LISTED = Context(costs=Costs(LIST))
+LISTED = Context(Costs(LIST))
 
 
 def instance(name: str, kind: str = "g5.xlarge", **facts: Any) -> Resource:

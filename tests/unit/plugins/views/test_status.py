@@ -23,6 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status impo
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
 
 NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
+UNPRICED = PriceList("us-east-1")
 SUMMARY = {
     "again": "",
     "master": {"instance_id": "i-00000001"},
@@ -72,7 +73,7 @@ SEEN = Observations(answer=ANSWER)
 
 
 def extended(seen: Observations = SEEN, *resources: Resource, **summary: Any) -> dict[str, Any]:
-    return status.extend({**SUMMARY, **summary}, cluster(*resources), seen, NOW)
+    return status.extend({**SUMMARY, **summary}, cluster(*resources), seen, NOW, UNPRICED)
 
 
 def health(described: dict[str, Any], rank: int = 2) -> str:
@@ -171,7 +172,7 @@ def emr() -> ClusterResources:
 
 
 def test_nodes_of_emr_are_members_too() -> None:
-    described = status.extend(SUMMARY, emr(), SEEN, NOW)
+    described = status.extend(SUMMARY, emr(), SEEN, NOW, UNPRICED)
     assert [member["health"] for member in described["members"]] == ["ready", "ready", "starting"]
 
 
@@ -221,7 +222,7 @@ def test_an_old_bundle_is_one_that_new_machines_do_not_get() -> None:
 
 def test_a_held_core_node_is_not_to_be_replaced_by_auto_scaling() -> None:
     reports = {"i-00000001": NodeSetup("ready"), "i-00000002": NodeSetup("held", log=["GPU 2 fell off the bus"])}
-    problems = status.extend(SUMMARY, emr(), replace(SEEN, answer=None, reports=reports), NOW)["problems"]
+    problems = status.extend(SUMMARY, emr(), replace(SEEN, answer=None, reports=reports), NOW, UNPRICED)["problems"]
     (problem,) = [problem for problem in problems if "is held" in problem]
     assert problem == (
         "deeplearning-worker2 is held: GPU 2 fell off the bus; reboot it, or release it on the node: "
@@ -234,7 +235,7 @@ def test_a_core_node_that_came_after_a_change_has_the_bundle_of_the_clusters_cre
     worker: str, warnings: int
 ) -> None:
     reports = {"i-00000001": NodeSetup("ready", bundle="new"), "i-00000002": NodeSetup("ready", bundle=worker)}
-    problems = status.extend(SUMMARY, emr(), replace(SEEN, reports=reports), NOW)["problems"]
+    problems = status.extend(SUMMARY, emr(), replace(SEEN, reports=reports), NOW, UNPRICED)["problems"]
     words = "deeplearning-worker2: configured by another bundle than the master"
     assert [problem.startswith(words) for problem in problems] == [True] * warnings
 
@@ -643,4 +644,4 @@ def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
 
 def test_a_run_that_runs_is_no_problem() -> None:
     seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "state": "running"}]})
-    assert status.extend(SUMMARY, cluster(), seen, NOW)["problems"] == []
+    assert status.extend(SUMMARY, cluster(), seen, NOW, UNPRICED)["problems"] == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
     GOING,
@@ -26,7 +27,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary imp
     next_command,
     resource_lines,
     summary_lines,
-    write,
 )
 
 from tests.unit.plugins.hostile_kit import EVIL
@@ -52,10 +52,19 @@ ESTATE = ClusterResources(
     ],
 )
 HEALTH = Health("degraded", 3, 2, ["AWS has no capacity for 1 of c-workers."])
-CONTEXT = Context(
-    "ubuntu",
-    "~/my key",
-    {"amount": 3.018, "currency": "USD", "known": True},
+
+
+UNPRICED = Costs(PriceList("us-east-1"), has_history=False)
+
+
+def context(costs: Costs = UNPRICED, **more: Any) -> Context:
+    return Context(costs, **more)
+
+
+CONTEXT = context(
+    user="ubuntu",
+    private_key_file="~/my key",
+    hourly={"amount": 3.018, "currency": "USD", "known": True},
     ssh_config="/a folder/c.ssh_config",
 )
 
@@ -173,15 +182,15 @@ def test_what_only_the_plan_knows_is_otherwise_taken_from_aws() -> None:
     machine = Resource("instance", "i-1", "c-master", "running", facts={**INSTANCE, "user": "admin"})
     foreign = Resource("instance", "i-0", "x", "running", ours=False, facts={**INSTANCE, "user": "mallory"})
     owned = replace(ESTATE, resources=[foreign, machine, MASTER, WORKERS])
-    summary = describe(owned, HEALTH, Context())
+    summary = describe(owned, HEALTH, context())
     assert summary["user"] == "admin"
     assert "  costs         2 instances (by the second)" in summary_lines(summary, owned, "")
     assert describe(owned, HEALTH, CONTEXT)["user"] == "ubuntu"
 
 
 def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence_again() -> None:
-    context = Context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
-    summary = describe(ESTATE, HEALTH, context)
+    failed = context(failure="No zone has five machines.", costs=Costs(LIST), again=" -e cluster_name=c")
+    summary = describe(ESTATE, HEALTH, failed)
     assert (summary["state"], summary["reasons"]) == ("failed", ["No zone has five machines."])
     assert failure_lines(summary, ESTATE, "/c.json") == [
         "  still costs   at least 0.05 USD an hour, 1.20 a day: 2 instances (by the second), "
@@ -194,7 +203,7 @@ def test_a_failure_lists_what_it_costs_and_how_to_remove_it_and_not_its_sentence
 def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
     kept = [Resource("file_system", "fs-1", "c-efs"), Resource("vpc", "vpc-1")]
     owned = ClusterResources("c", "123456789012", "us-east-1", kept)
-    summary = describe(owned, HEALTH, Context(failure="It failed.\nan end of a log", costs=Costs(LIST)))
+    summary = describe(owned, HEALTH, context(failure="It failed.\nan end of a log", costs=Costs(LIST)))
     summary["cost_so_far"] = {"since": "2026-11-23T04:00:00Z", "amount": 1, "currency": "USD", "note": "so much"}
     assert failure_lines(summary, owned, "/c.json") == [
         "  still costs   0.00 USD an hour, 0.00 a day: 1 file system (0.00); so far 1.00 USD since 2026-11-23 "
@@ -205,7 +214,7 @@ def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
         "  details       /c.json",
     ]
     nothing = replace(owned, resources=[])
-    assert failure_lines(describe(nothing, HEALTH, Context(failure="It failed.")), nothing, "") == [
+    assert failure_lines(describe(nothing, HEALTH, context(failure="It failed.")), nothing, "") == [
         "  still costs   nothing",
         "  to create it  ansible-playbook deeplearning.aws.site",
     ]
@@ -213,7 +222,7 @@ def test_all_that_a_failure_can_add_to_its_sentence_are_four_lines() -> None:
 
 def test_no_removal_is_suggested_if_nothing_exists() -> None:
     empty = ClusterResources("c", "123456789012", "us-east-1")
-    lines = summary_lines(describe(empty, Health("absent", 0, 0), Context()), empty, "")
+    lines = summary_lines(describe(empty, Health("absent", 0, 0), context()), empty, "")
     assert lines[0] == "Cluster c (us-east-1, account 123456789012) does not exist."
     assert not any("destroy" in line for line in lines)
 
@@ -230,15 +239,6 @@ def test_no_removal_is_suggested_if_nothing_exists() -> None:
 )
 def test_the_price_is_printed_as_far_as_it_is_known(hourly: dict[str, Any], words: str) -> None:
     assert hourly_phrase(hourly) == words
-
-
-def test_the_file_is_whole_or_the_old_one(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "c.json"
-    data = describe(ESTATE, HEALTH, CONTEXT)
-    assert write(file, data)
-    assert not write(file, data)
-    assert json.loads(file.read_text()) == data
-    assert [path.name for path in file.parent.iterdir()] == ["c.json"]
 
 
 def test_resources_are_listed_with_what_they_cost_and_how_to_remove_them() -> None:
@@ -344,7 +344,7 @@ def test_the_whole_text_of_a_cluster_that_is_ready() -> None:
 
 def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
     kept = ClusterResources("c", "123456789012", "us-east-1", [Resource("file_system", "fs-1", "c-efs")])
-    summary = describe(kept, Health("absent", 0, 0), Context(costs=Costs(LIST)))
+    summary = describe(kept, Health("absent", 0, 0), context(costs=Costs(LIST)))
     assert summary["clean"] and summary["efs"] == {"file_system_id": "fs-1", "mount_target_ids": []}
     assert (summary["master"], summary["ssh"], summary["ssh_security_group_id"]) == ({}, "", "")
     assert summary_lines(summary, kept, "") == [
@@ -355,14 +355,14 @@ def test_a_file_system_alone_is_clean_and_removed_by_its_own_option() -> None:
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
     network = replace(kept, resources=[*kept.resources, Resource("vpc", "vpc-1")])
-    lines = summary_lines(describe(network, Health("creating", 0, 0), Context(costs=Costs(LIST))), network, "")
+    lines = summary_lines(describe(network, Health("creating", 0, 0), context(costs=Costs(LIST))), network, "")
     assert lines[-2:] == [
         "  to remove it          ansible-playbook deeplearning.aws.destroy -e destroy=c",
         "  with its file system  ansible-playbook deeplearning.aws.destroy -e destroy=c -e cluster_keep_efs=false",
     ]
     assert "  still costs           0.00 USD an hour, 0.00 a day: 1 file system (0.00)" in lines
     foreign = replace(kept, resources=[Resource("vpc", "vpc-1", ours=False)])
-    assert not any("destroy" in line for line in summary_lines(describe(foreign, HEALTH, Context()), foreign, ""))
+    assert not any("destroy" in line for line in summary_lines(describe(foreign, HEALTH, context()), foreign, ""))
 
 
 def test_the_file_system_is_ours_before_it_is_anothers_that_we_use() -> None:
@@ -373,7 +373,7 @@ def test_the_file_system_is_ours_before_it_is_anothers_that_we_use() -> None:
 
     def system(*resources: Resource) -> tuple[str, list[str]]:
         owned = ClusterResources("c", "123456789012", "us-east-1", resources)
-        efs = describe(owned, HEALTH, Context())["efs"]
+        efs = describe(owned, HEALTH, context())["efs"]
         return efs["file_system_id"], efs["mount_target_ids"]
 
     assert system(theirs, target) == ("fs-2", ["fsmt-2"])
@@ -400,13 +400,13 @@ def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None
 @pytest.mark.parametrize(
     ("state", "context", "emr", "command"),
     [
-        ("ready", Context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
-        ("degraded", Context(next="do it"), True, "do it"),
-        ("creating", Context(next="do it"), False, "ansible-playbook deeplearning.aws.status"),
-        ("ready", Context(again=" -e a=b"), False, "ansible-playbook deeplearning.aws.status -e a=b"),
-        ("ready", Context(failure="It broke."), False, "ansible-playbook deeplearning.aws.site"),
-        ("failed", Context(next="do it"), False, "ansible-playbook deeplearning.aws.site"),
-        ("absent", Context(), True, "ansible-playbook deeplearning.aws.emr"),
+        ("ready", context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
+        ("degraded", context(next="do it"), True, "do it"),
+        ("creating", context(next="do it"), False, "ansible-playbook deeplearning.aws.status"),
+        ("ready", context(again=" -e a=b"), False, "ansible-playbook deeplearning.aws.status -e a=b"),
+        ("ready", context(failure="It broke."), False, "ansible-playbook deeplearning.aws.site"),
+        ("failed", context(next="do it"), False, "ansible-playbook deeplearning.aws.site"),
+        ("absent", context(), True, "ansible-playbook deeplearning.aws.emr"),
     ],
 )
 def test_the_next_command_follows_from_the_state(state: str, context: Context, emr: bool, command: str) -> None:
