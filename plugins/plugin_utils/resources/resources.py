@@ -129,66 +129,64 @@ class Shortage:
 
 def health_of(resources: ClusterResources, shortages: Mapping[str, Shortage] | None = None) -> Health:
     """Return the health. `shortages`: by the names of groups."""
-    groups = resources.groups
-    clusters = resources.of_kind("emr_cluster")
+    clusters, groups = resources.of_kind("emr_cluster")[:1], resources.groups
+    sources = clusters or groups
+    most = sum(int(source.facts["most"]) for source in sources)
+    in_service = sum(len(source.facts["in_service"]) for source in sources)
     if clusters:
-        return _health_of_emr(clusters[0])
-    most = sum(int(group.facts["most"]) for group in groups)
-    in_service = sum(len(group.facts["in_service"]) for group in groups)
-    if not [resource for resource in leftovers(resources, keep=True) if resource.ours]:
-        return Health("absent", 0, 0)
-    short = [shortages[group.name] for group in groups if group.name in shortages] if shortages else []
-    if any(group.phase == GOING for group in groups):
-        return Health("failed", most, in_service, ["its machines are being removed"])
-    if is_of_emr(resources):
-        why = "there is no EMR cluster: it is not created yet, or has ended, as it does after cluster_emr_idle_minutes"
-        return Health("failed", most, in_service, [why])
-    missing = [
-        what for what in ("master", "workers") if f"{resources.cluster}-{what}" not in {group.name for group in groups}
-    ]
-    if missing:
-        return Health("creating", most, in_service, [f"there is no group of {' and no group of '.join(missing)} yet"])
-    return _health_of_groups(resources, groups, most, in_service, short)
+        state, why = _state_of_emr(clusters[0], most, in_service)
+    elif not [resource for resource in leftovers(resources, keep=True) if resource.ours]:
+        state, why = "absent", ()
+    else:
+        short = [shortages[group.name] for group in groups if group.name in shortages] if shortages else []
+        state, why = _state_of_groups(resources, most, in_service, short)
+    return Health(state, most, in_service, why)
 
 
 _ENDED = (
     "its groups are set to 0 machines, as cluster_ttl_hours and cluster_idle_minutes do; its file system stays, and "
     "site.yml brings the machines back"
 )
+_NO_EMR = "there is no EMR cluster: it is not created yet, or has ended, as it does after cluster_emr_idle_minutes"
 
 
-def _health_of_groups(
-    resources: ClusterResources, groups: Sequence[Resource], most: int, in_service: int, short: Sequence[Shortage]
-) -> Health:
+def _state_of_groups(
+    resources: ClusterResources, most: int, in_service: int, short: Sequence[Shortage]
+) -> tuple[str, Sequence[str]]:
+    groups = {group.name.removeprefix(f"{resources.cluster}-"): group for group in resources.groups}
+    if any(group.phase == GOING for group in groups.values()):
+        return "failed", ["its machines are being removed"]
+    if is_of_emr(resources):
+        return "failed", [_NO_EMR]
+    missing = [what for what in ("master", "workers") if what not in groups]
+    if missing:
+        return "creating", [f"there is no group of {' and no group of '.join(missing)} yet"]
     reasons = [reason for shortage in short for reason in shortage.reasons]
-    coming = sum(int(group.facts["coming"]) for group in groups) - sum(shortage.failed for shortage in short)
-    desired = sum(int(group.facts["desired"]) for group in groups)
+    coming = sum(int(group.facts["coming"]) for group in groups.values()) - sum(shortage.failed for shortage in short)
+    desired = sum(int(group.facts["desired"]) for group in groups.values())
     slow = [
         f"{KINDS[resource.kind].one} {resource.id} is {resource.state}"
         for resource in (*resources.of_kind("nat_gateway"), *resources.of_kind("mount_target"))
         if resource.state in ("pending", "creating")
     ]
-    master = next(group for group in groups if group.name == f"{resources.cluster}-master")
-    if not master.facts["most"]:
-        return Health("failed", most, in_service, [_ENDED])
+    if not groups["master"].facts["most"]:
+        return "failed", [_ENDED]
     if coming or (in_service < desired and not reasons):
         pending = f"{desired - in_service} of {desired} machines are not in service yet"
-        known = [line for shortage in short for line in shortage.configuring]
-        return Health("creating", most, in_service, [pending, *slow, *known])
-    if not master.facts["in_service"]:
-        return Health("failed", most, in_service, reasons or ["the master is not there"])
+        return "creating", [pending, *slow, *(line for shortage in short for line in shortage.configuring)]
+    if not groups["master"].facts["in_service"]:
+        return "failed", reasons or ["the master is not there"]
     if slow:
-        return Health("creating", most, in_service, slow)
+        return "creating", slow
     if in_service < most:
-        return Health("degraded", most, in_service, reasons or [f"{most - in_service} of {most} machines are missing"])
-    return Health("ready", most, in_service)
+        return "degraded", reasons or [f"{most - in_service} of {most} machines are missing"]
+    return "ready", ()
 
 
-def _health_of_emr(cluster: Resource) -> Health:
-    most, in_service = int(cluster.facts["most"]), len(cluster.facts["in_service"])
+def _state_of_emr(cluster: Resource, most: int, in_service: int) -> tuple[str, Sequence[str]]:
     if cluster.phase == GOING:
-        return Health("failed", most, in_service, [cluster.facts["reason"] or "EMR is terminating it"])
+        return "failed", [cluster.facts["reason"] or "EMR is terminating it"]
     if cluster.state in ("starting", "bootstrapping") or in_service < most:
         why = f"the EMR cluster is {cluster.state}, and {most - in_service} of {most} machines are not in service yet"
-        return Health("creating", most, in_service, [why])
-    return Health("ready", most, in_service)
+        return "creating", [why]
+    return "ready", ()
