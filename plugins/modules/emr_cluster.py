@@ -274,18 +274,10 @@ class EmrCluster:
 
     def _ranks(self, cluster_id: str) -> dict[str, int]:
         """Return the ranks of the core nodes that run, 0 for one without."""
-        listed = self._aws.pages(
-            "emr",
-            "list_instances",
-            "Instances",
-            ClusterId=cluster_id,
-            InstanceGroupTypes=[CORE],
-            InstanceStates=["RUNNING"],
-        )
+        running = {"InstanceGroupTypes": [CORE], "InstanceStates": ["RUNNING"]}
+        listed = self._aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id, **running)
         ids = [str(item["Ec2InstanceId"]) for item in listed]
-        if not ids:
-            return {}
-        return ranks_of(self._aws.instances(InstanceIds=ids))
+        return ranks_of(self._aws.instances(InstanceIds=ids)) if ids else {}
 
 
 def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:

@@ -79,14 +79,9 @@ def _last_line(result: Result) -> str:
 
 
 def _outdated(generations: Mapping[str, int]) -> list[Check]:
-    newest = max(generations.values(), default=0)
+    newest, problem = max(generations.values(), default=0), problems.MEMBER_LIST_OLD
     return [
-        _check(
-            node,
-            "members",
-            problems.MEMBER_LIST_OLD.text.format(number=number, newest=newest),
-            problems.MEMBER_LIST_OLD.advice,
-        )
+        _check(node, "members", problem.text.format(number=number, newest=newest), problem.advice)
         for node, number in generations.items()
         if number < newest
     ]

@@ -41,6 +41,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.members
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8
@@ -149,12 +150,7 @@ class LogCollector:
     def _add_activities(self, archive: Archive) -> None:
         for group in self.resources.groups:
             try:
-                listed = self.aws.call(
-                    "autoscaling",
-                    "describe_scaling_activities",
-                    AutoScalingGroupName=group.name,
-                    MaxRecords=MOST_ACTIVITIES,
-                )["Activities"]
+                listed = GroupHistory(self.aws).activities(group.name)[:MOST_ACTIVITIES]
             except AwsError as error:
                 self.problems.append(f"The activities of {group.name} cannot be read: {error}")
                 continue
