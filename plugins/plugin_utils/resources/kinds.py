@@ -17,7 +17,7 @@ class Kind(NamedTuple):
     delete: str = ""
     """The call that deletes one; without it, the teardown has its own calls for the kind."""
     id: str = ""
-    """The parameter of this call."""
+    """The key of an id in AWS's answers, and the parameter of this call."""
     service: str = "ec2"
     costs: str = ""
     """How it is billed. Empty: it is free."""
@@ -39,10 +39,10 @@ KINDS: Mapping[str, Kind] = {
     # These two end their machines by themselves, and go when they have gone.
     "auto_scaling_group": Kind("Auto Scaling group"),
     "emr_cluster": Kind("EMR cluster"),
-    "instance": Kind("instance", _SOURCES, costs=_SECOND),
+    "instance": Kind("instance", _SOURCES, id="InstanceId", costs=_SECOND),
     # By its template a machine that was detached from its group is known.
     "launch_template": Kind("launch template", _MACHINES, "delete_launch_template", "LaunchTemplateId"),
-    "placement_group": Kind("placement group", _MACHINES),
+    "placement_group": Kind("placement group", _MACHINES, id="GroupId"),
     "key_pair": Kind("key pair", _SOURCES, "delete_key_pair", "KeyPairId"),
     # A machine whose file server has vanished hangs for minutes when it shuts down.
     "mount_target": Kind("mount target", _MACHINES, "delete_mount_target", "MountTargetId", "efs"),
@@ -54,7 +54,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "nat_gateway": Kind("NAT gateway", frozenset(), "delete_nat_gateway", "NatGatewayId", costs=_HOUR),
     "address": Kind("Elastic IP address", _MACHINES | {"nat_gateway"}, "release_address", "AllocationId", costs=_HOUR),
-    "endpoint": Kind("VPC endpoint"),
+    "endpoint": Kind("VPC endpoint", id="VpcEndpointId"),
     "network_interface": Kind("network interface", _MACHINES, "delete_network_interface", "NetworkInterfaceId"),
     "volume": Kind("volume", _MACHINES, "delete_volume", "VolumeId", costs=_GIGABYTE),
     "subnet": Kind("subnet", _HOLD_A_SUBNET, "delete_subnet", "SubnetId"),

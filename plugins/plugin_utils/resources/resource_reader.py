@@ -29,6 +29,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tags_of,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import KINDS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
@@ -52,30 +53,27 @@ class Ec2Kind(NamedTuple):
 
     operation: str
     key: str
-    id: str
     name: str = ""
     """The key of its name, if that is not a tag."""
 
 
 EC2: Mapping[str, Ec2Kind] = {
-    "instance": Ec2Kind("describe_instances", "Reservations", "InstanceId"),
-    "launch_template": Ec2Kind(
-        "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"
-    ),
-    "placement_group": Ec2Kind("describe_placement_groups", "PlacementGroups", "GroupId", "GroupName"),
-    "key_pair": Ec2Kind("describe_key_pairs", "KeyPairs", "KeyPairId", "KeyName"),
-    "nat_gateway": Ec2Kind("describe_nat_gateways", "NatGateways", "NatGatewayId"),
-    "address": Ec2Kind("describe_addresses", "Addresses", "AllocationId"),
-    "endpoint": Ec2Kind("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "network_interface": Ec2Kind("describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
-    "volume": Ec2Kind("describe_volumes", "Volumes", "VolumeId"),
-    "subnet": Ec2Kind("describe_subnets", "Subnets", "SubnetId"),
-    "route_table": Ec2Kind("describe_route_tables", "RouteTables", "RouteTableId"),
-    "internet_gateway": Ec2Kind("describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
-    "security_group": Ec2Kind("describe_security_groups", "SecurityGroups", "GroupId", "GroupName"),
-    "vpc": Ec2Kind("describe_vpcs", "Vpcs", "VpcId"),
-    "image": Ec2Kind("describe_images", "Images", "ImageId", "Name"),
-    "snapshot": Ec2Kind("describe_snapshots", "Snapshots", "SnapshotId"),
+    "instance": Ec2Kind("describe_instances", "Reservations"),
+    "launch_template": Ec2Kind("describe_launch_templates", "LaunchTemplates", "LaunchTemplateName"),
+    "placement_group": Ec2Kind("describe_placement_groups", "PlacementGroups", "GroupName"),
+    "key_pair": Ec2Kind("describe_key_pairs", "KeyPairs", "KeyName"),
+    "nat_gateway": Ec2Kind("describe_nat_gateways", "NatGateways"),
+    "address": Ec2Kind("describe_addresses", "Addresses"),
+    "endpoint": Ec2Kind("describe_vpc_endpoints", "VpcEndpoints"),
+    "network_interface": Ec2Kind("describe_network_interfaces", "NetworkInterfaces"),
+    "volume": Ec2Kind("describe_volumes", "Volumes"),
+    "subnet": Ec2Kind("describe_subnets", "Subnets"),
+    "route_table": Ec2Kind("describe_route_tables", "RouteTables"),
+    "internet_gateway": Ec2Kind("describe_internet_gateways", "InternetGateways"),
+    "security_group": Ec2Kind("describe_security_groups", "SecurityGroups", "GroupName"),
+    "vpc": Ec2Kind("describe_vpcs", "Vpcs"),
+    "image": Ec2Kind("describe_images", "Images", "Name"),
+    "snapshot": Ec2Kind("describe_snapshots", "Snapshots"),
 }
 _KINDS = {"natgateway": "nat_gateway", "elastic-ip": "address", "vpc-endpoint": "endpoint"}
 """By AWS's names of types, where more differs than the dashes."""
@@ -314,7 +312,7 @@ def resource_of(kind: str, listed: Listed, groups: frozenset[str]) -> Resource:
     phase = DEAD if (kind, state) == ("nat_gateway", "failed") else _PHASES.get(state, LIVE)
     return Resource(
         kind,
-        str(listed[type_.id]),
+        str(listed[KINDS[kind].id]),
         str(listed.get(type_.name) or "") if type_.name else tags.get("Name", ""),
         state,
         phase,

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import tag_list
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import KINDS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
-    EC2,
     ResourceReader,
     clusters_in,
     emr_cluster_of,
@@ -294,7 +294,7 @@ def test_a_name_that_is_only_an_ending_is_no_cluster() -> None:
     ],
 )
 def test_states_are_aws_words_and_phases_ours(kind: str, listed: dict[str, Any], state: str, phase: str) -> None:
-    resource = resource_of(kind, {EC2[kind].id: "id-1", **listed}, frozenset())
+    resource = resource_of(kind, {KINDS[kind].id: "id-1", **listed}, frozenset())
     assert (resource.kind, resource.id, resource.state, resource.phase) == (kind, "id-1", state, phase)
 
 
@@ -308,7 +308,7 @@ def test_states_are_aws_words_and_phases_ours(kind: str, listed: dict[str, Any],
     ],
 )
 def test_names_are_tags_unless_the_type_has_names(kind: str, listed: dict[str, Any], name: str) -> None:
-    resource = resource_of(kind, {EC2[kind].id: "id-1", **listed}, frozenset())
+    resource = resource_of(kind, {KINDS[kind].id: "id-1", **listed}, frozenset())
     assert (resource.name, resource.ours) == (name, True)
 
 
