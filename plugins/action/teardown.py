@@ -37,6 +37,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import destroy_command
 
+_NOT_OURS = "the cluster did not make it, so it is left alone."
+
 
 class ActionModule(Action):
     _requires_connection = False
@@ -74,7 +76,7 @@ class ActionModule(Action):
 
     def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {
-            "changed": teardown.changed,
+            "changed": bool(teardown.removed),
             "removed": [resource.as_dict() for resource in teardown.removed.values()],
         }
         if options["scope"] == "all":
@@ -86,8 +88,9 @@ class ActionModule(Action):
                 lines = describe_result(resources, teardown) + data_bucket.describe(aws)
                 self.show(lines)
         if left:
-            problems = {(resource.kind, resource.id): _why_not_ours(resource) for resource in left} | teardown.problems
-            reasons = [why_left(aws, resource, problems[resource.kind, resource.id]) for resource in left]
+            foreign = {resource.key: _NOT_OURS for resource in left if not resource.ours}
+            problems = foreign | teardown.problems
+            reasons = [why_left(aws, resource, problems.get(resource.key, "")) for resource in left]
             result |= {
                 "failed": True,
                 "leftovers": [resource.as_dict() for resource in left],
@@ -106,10 +109,6 @@ def _without_consent(cluster: str, consent: str, deletions: list[Resource]) -> d
     if consent:
         raise UserError(f"{problem}. Example: -e cluster_name={shlex.quote(consent)}")
     return {"changed": False, "removed": []}
-
-
-def _why_not_ours(resource: Resource) -> str:
-    return "" if resource.ours else "the cluster did not make it, so it is left alone."
 
 
 def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: bool) -> list[str]:

@@ -33,6 +33,10 @@ class Resource:
     """Further attributes that messages and the teardown need."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.id
+
+    @property
     def costs(self) -> str:
         """How it is billed. Empty: it is free."""
         if self.phase == DEAD or self.state in ("stopped", "shutting-down"):

@@ -208,7 +208,6 @@ class Teardown:
     stuck_seconds: float = 90.0
     """Seconds after which a resource is given up that AWS refuses to delete while nothing else changes."""
     kinds: Collection[str] = EVERYTHING
-    changed: bool = False
     removed: dict[tuple[str, str], Resource] = field(default_factory=dict)
     problems: dict[tuple[str, str], str] = field(default_factory=dict)
     """AWS's last message about each resource that it has not deleted."""
@@ -222,7 +221,7 @@ class Teardown:
         changed_at = time.monotonic()
 
         def phases() -> dict[tuple[str, str], str]:
-            return {_key(resource): resource.phase for resource in left}
+            return {resource.key: resource.phase for resource in left}
 
         def poll() -> bool | None:
             """Return True if nothing is left that AWS may still delete."""
@@ -231,7 +230,7 @@ class Teardown:
                 return True
             progress.report(f"still there: {join_names(count_by_kind(left), MOST_KINDS)}")
             before = phases()
-            allowed = [resource for resource in ready(left) if _key(resource) not in self._refused]
+            allowed = [resource for resource in ready(left) if resource.key not in self._refused]
             acted = [self._attempt(deleting, resource) for resource in allowed]
             left = to_delete(self.reader.read_again({resource.kind for resource in left}), self.keep, self.kinds)
             if phases() != before:
@@ -247,7 +246,7 @@ class Teardown:
 
     def _attempt(self, deleting: Deleting, resource: Resource) -> bool:
         """Delete a resource, and return whether a later attempt may help."""
-        key = _key(resource)
+        key = resource.key
         try:
             deleting.delete(resource)
         except AwsError as problem:
@@ -259,7 +258,6 @@ class Teardown:
             if not is_held(problem):
                 self._refused.add(key)
             return is_held(problem)
-        self.changed = True
         self.removed[key] = resource
         self.problems.pop(key, None)
         return True
@@ -267,10 +265,6 @@ class Teardown:
 
 _SLOW = frozenset({"network_interface", "volume"})
 """Kinds that AWS deletes some time after their instance."""
-
-
-def _key(resource: Resource) -> tuple[str, str]:
-    return resource.kind, resource.id
 
 
 def why_left(aws: Aws, resource: Resource, message: str) -> str:
