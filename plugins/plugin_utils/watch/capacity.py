@@ -133,7 +133,6 @@ class NodeSetup:
 class LaunchAttempt:
     """A scaling activity that launches an instance."""
 
-    id: str
     status: str
     started: float
     message: str = ""
@@ -161,7 +160,8 @@ class ScalingGroup:
     name: str
     desired_capacity: int
     machines: Sequence[GroupInstance] = ()
-    suspended: frozenset[str] = frozenset()
+    launch_suspended: bool = False
+    """Auto Scaling may launch nothing."""
     attempts: Sequence[LaunchAttempt] = ()
     """The newest first, of this run alone."""
     setups: Mapping[str, NodeSetup] = field(default_factory=dict)
@@ -206,11 +206,6 @@ class ScalingGroup:
     @property
     def failures(self) -> list[LaunchAttempt]:
         return [attempt for attempt in self.attempts if attempt.failed]
-
-    @property
-    def launch_suspended(self) -> bool:
-        """Whether Auto Scaling may launch nothing."""
-        return "Launch" in self.suspended
 
 
 @dataclass(frozen=True)

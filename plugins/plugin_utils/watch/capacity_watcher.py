@@ -346,7 +346,7 @@ def group_of(shown: Mapping[str, Any], attempts: Sequence[capacity.LaunchAttempt
         name=str(shown["AutoScalingGroupName"]),
         desired_capacity=int(shown["DesiredCapacity"]),
         machines=machines,
-        suspended=frozenset(str(item["ProcessName"]) for item in shown.get("SuspendedProcesses") or ()),
+        launch_suspended=any(item["ProcessName"] == "Launch" for item in shown.get("SuspendedProcesses") or ()),
         attempts=attempts,
         placement_group=str(shown.get("PlacementGroup") or ""),
     )
@@ -361,7 +361,6 @@ def attempts_of(activities: Sequence[Mapping[str, Any]], since: float) -> list[c
             continue
         ended = item.get("EndTime")
         attempt = capacity.LaunchAttempt(
-            id=str(item["ActivityId"]),
             status=str(item["StatusCode"]),
             started=item["StartTime"].timestamp(),
             message=" ".join(str(item.get("StatusMessage") or "").split()),

@@ -55,14 +55,13 @@ def group(serving: int = 0, pending: int = 0, failures: Sequence[str] = (), **mo
     machines = [GroupInstance(f"i-{n}") for n in range(serving)] + [
         GroupInstance(f"i-p{n}", "Pending") for n in range(pending)
     ]
-    attempts = [LaunchAttempt(f"a{n}", "Failed", 0.0, message, 1.0) for n, message in enumerate(failures)]
+    attempts = [LaunchAttempt("Failed", 0.0, message, 1.0) for message in failures]
     return ScalingGroup("workers", more.pop("desired", 5), machines, attempts=attempts, **more)
 
 
 FIVE = GroupTarget("workers", 5, 2)
 NEW = WaitState(0.0)
 RULES = WaitRules(Policy.AT_LEAST, deadline=600.0, settle=60.0, bundle="new")
-HELD = frozenset({"Launch"})
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,14 @@ HELD = frozenset({"Launch"})
     [
         pytest.param(group(5), FIVE, "at_least", 1, "full", id="all there"),
         pytest.param(group(6), FIVE, "at_least", 1, "full", id="more than all"),
-        pytest.param(group(5, suspended=HELD), FIVE, "at_least", 1, "resume", id="all there, launching still held"),
+        pytest.param(
+            group(5, launch_suspended=True), FIVE, "at_least", 1, "resume", id="all there, launching still held"
+        ),
         pytest.param(group(0), FIVE, "at_least", 1, "wait", id="nothing has begun"),
         pytest.param(group(0), FIVE, "at_least", 16, "request", id="nothing has begun for long: asked again"),
         pytest.param(group(3, 2), FIVE, "at_least", 100, "wait", id="what is in flight is waited for"),
         pytest.param(group(3, desired=3), FIVE, "at_least", 1, "request", id="a second run asks for all again"),
-        pytest.param(group(3, suspended=HELD), FIVE, "at_least", 1, "resume", id="interrupted while held"),
+        pytest.param(group(3, launch_suspended=True), FIVE, "at_least", 1, "resume", id="interrupted while held"),
         pytest.param(group(3, 0, [CAPACITY] * 2), FIVE, "at_least", 59, "wait", id="no capacity: settling"),
         pytest.param(group(3, 0, [CAPACITY] * 2), FIVE, "at_least", 60, "short", id="no capacity: enough came"),
         pytest.param(group(1, 0, [CAPACITY] * 4), FIVE, "at_least", 60, "failed", id="no capacity: too few"),
@@ -123,39 +124,59 @@ FIRST_TWO = frozenset({"i-0", "i-1"})
     ("seen", "goal", "patient", "step"),
     [
         pytest.param(group(3, 1), ALL, True, (GroupAction.SUSPEND, 0), id="first of all, no more launches"),
-        pytest.param(group(3, 1, suspended=HELD), ALL, True, (GroupAction.WAIT, 0), id="what is in flight resolves"),
+        pytest.param(
+            group(3, 1, launch_suspended=True), ALL, True, (GroupAction.WAIT, 0), id="what is in flight resolves"
+        ),
         pytest.param(
             group(3, desired=5), ALL, True, (GroupAction.SUSPEND, 0), id="held, lest one begins between look and set"
         ),
         pytest.param(
-            group(3, suspended=HELD), ALL, True, (GroupAction.SET_DESIRED, 3), id="then the number is lowered"
+            group(3, launch_suspended=True), ALL, True, (GroupAction.SET_DESIRED, 3), id="then the number is lowered"
         ),
         pytest.param(
-            group(3, desired=3, suspended=HELD), ALL, True, (GroupAction.RESUME, 0), id="then launching is allowed"
+            group(3, desired=3, launch_suspended=True),
+            ALL,
+            True,
+            (GroupAction.RESUME, 0),
+            id="then launching is allowed",
         ),
         pytest.param(group(3, desired=3), ALL, True, (GroupAction.DONE, 0), id="then it is over"),
         pytest.param(
-            group(5, suspended=HELD), ALL, True, (GroupAction.RESUME, 0), id="the late ones came: nothing is lowered"
+            group(5, launch_suspended=True),
+            ALL,
+            True,
+            (GroupAction.RESUME, 0),
+            id="the late ones came: nothing is lowered",
         ),
         pytest.param(
-            group(3, 1, suspended=HELD),
+            group(3, 1, launch_suspended=True),
             ALL,
             False,
             (GroupAction.SET_DESIRED, 4),
             id="what never resolves keeps its place",
         ),
         pytest.param(
-            group(3, suspended=HELD), NONE, True, (GroupAction.SET_DESIRED, 0), id="to nothing: Auto Scaling ends them"
-        ),
-        pytest.param(group(3, desired=0, suspended=HELD), NONE, True, (GroupAction.WAIT, 0), id="until they are gone"),
-        pytest.param(
-            group(0, desired=0, suspended=HELD), NONE, True, (GroupAction.RESUME, 0), id="and it may launch again"
-        ),
-        pytest.param(
-            group(4, suspended=HELD), FIRST_TWO, True, (GroupAction.TERMINATE, 0), id="the new ones end by name"
+            group(3, launch_suspended=True),
+            NONE,
+            True,
+            (GroupAction.SET_DESIRED, 0),
+            id="to nothing: Auto Scaling ends them",
         ),
         pytest.param(
-            group(2, suspended=HELD), FIRST_TWO, True, (GroupAction.SET_DESIRED, 2), id="and the old ones stay"
+            group(3, desired=0, launch_suspended=True), NONE, True, (GroupAction.WAIT, 0), id="until they are gone"
+        ),
+        pytest.param(
+            group(0, desired=0, launch_suspended=True),
+            NONE,
+            True,
+            (GroupAction.RESUME, 0),
+            id="and it may launch again",
+        ),
+        pytest.param(
+            group(4, launch_suspended=True), FIRST_TWO, True, (GroupAction.TERMINATE, 0), id="the new ones end by name"
+        ),
+        pytest.param(
+            group(2, launch_suspended=True), FIRST_TWO, True, (GroupAction.SET_DESIRED, 2), id="and the old ones stay"
         ),
         pytest.param(
             group(2, desired=2), FIRST_TWO, True, (GroupAction.DONE, 0), id="nothing was added: nothing is done"
@@ -171,7 +192,7 @@ def test_the_way_back(
 
 
 def test_only_what_came_in_this_run_is_ended() -> None:
-    assert next_step(group(4, suspended=HELD), FIRST_TWO, True).arguments == (["i-2", "i-3"],)
+    assert next_step(group(4, launch_suspended=True), FIRST_TWO, True).arguments == (["i-2", "i-3"],)
 
 
 def test_each_missing_machine_has_its_reason() -> None:
@@ -230,7 +251,7 @@ class FakeApi:
             if len(self.serving) + len(self.pending) >= self.room:
                 if not self.failures or self.failures[-1].started + 20 <= self.time:
                     missing = self.desired - len(self.serving) - len(self.pending)
-                    self.failures += [LaunchAttempt("a", "Failed", self.time, self.message, self.time)] * missing
+                    self.failures += [LaunchAttempt("Failed", self.time, self.message, self.time)] * missing
                 break
             self.pending.append(f"i-{len(self.serving) + len(self.pending)}")
 
@@ -356,7 +377,7 @@ def test_a_group_as_aws_describes_it() -> None:
         "Instances": [dict(zip(keys, state, strict=True)) for state in states],
         "SuspendedProcesses": [{"ProcessName": "Launch", "SuspensionReason": "User suspended it"}],
     }
-    attempt = LaunchAttempt("a", "Failed", 0.0, CAPACITY, 1.0)
+    attempt = LaunchAttempt("Failed", 0.0, CAPACITY, 1.0)
     seen = group_of(shown, [attempt])
     assert (seen.name, seen.desired_capacity, seen.launch_suspended) == ("c-workers", 5, True)
     assert (seen.serving, seen.launching, seen.failures) == ({"i-1"}, 1, [attempt])
@@ -436,17 +457,17 @@ def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() ->
     before = frozenset({"i-0", "i-1"})
     seen = booting(2, failed(), configuring())
     assert next_step(seen, before, True).action is GroupAction.SUSPEND
-    step = next_step(replace(seen, suspended=HELD), before, True)
+    step = next_step(replace(seen, launch_suspended=True), before, True)
     assert (step.action, step.arguments) == (GroupAction.ABANDON, (["i-h0", "i-h1"],))
     # They are ending, and Auto Scaling must not take one of the others instead.
     ending = [GroupInstance("i-h0", "Terminating"), GroupInstance("i-h1", "Terminating")]
-    ended = replace(seen, suspended=HELD, machines=[*group(2).machines, *ending])
+    ended = replace(seen, launch_suspended=True, machines=[*group(2).machines, *ending])
     step = next_step(ended, before, True)
     assert (step.action, step.arguments) == (GroupAction.SET_DESIRED, (2,))
 
 
 def test_a_machine_that_could_not_configure_itself_is_shown_with_its_log() -> None:
-    attempt = LaunchAttempt("a", "Cancelled", 0.0, ABANDONED, 1.0, "i-gone")
+    attempt = LaunchAttempt("Cancelled", 0.0, ABANDONED, 1.0, "i-gone")
     seen = booting(2, failed(), configuring(), attempts=[attempt])
     seen = replace(seen, setups={**seen.setups, "i-gone": NodeSetup("failed", "docker", ["no space left"], "new")})
     setup, late = missing_of(seen, FIVE)

@@ -61,7 +61,7 @@ def test_every_kind_is_explained_with_awss_message(why: str, sentence: str) -> N
 
 def test_only_missing_capacity_is_explained_by_the_placement_group() -> None:
     messages = ("There is no Spot capacity available that matches your request.", "Quota exceeded")
-    attempts = [LaunchAttempt(text, "Failed", 5.0, text) for text in messages]
+    attempts = [LaunchAttempt("Failed", 5.0, text) for text in messages]
     group = ScalingGroup("w", 2, attempts=attempts, placement_group="red")
     lacking, over_quota = (explain(item) for item in missing_of(group, GroupTarget("w", 2)))
     assert ", or try again later, or without the placement group (-e cluster_placement_group=false). AWS" in lacking
@@ -79,7 +79,7 @@ def test_what_is_ours_has_no_message_of_aws() -> None:
 
 
 def failed(*messages: str, desired: int = 3, machines: Any = ()) -> ScalingGroup:
-    attempts = [LaunchAttempt(f"a{number}", "Failed", 0.0, text, 1.0) for number, text in enumerate(messages)]
+    attempts = [LaunchAttempt("Failed", 0.0, text, 1.0) for text in messages]
     return ScalingGroup("w", desired, machines, attempts=attempts)
 
 
@@ -145,7 +145,7 @@ def test_how_many_are_enough(target: GroupTarget, policy: str, enough: int) -> N
     ],
 )
 def test_the_states_of_an_attempt(status: str, message: str, is_failed: bool, is_running: bool) -> None:
-    attempt = LaunchAttempt("a", status, 0.0, message)
+    attempt = LaunchAttempt(status, 0.0, message)
     assert (attempt.failed, attempt.is_running) == (is_failed, is_running)
 
 
@@ -169,7 +169,7 @@ def test_the_states_of_a_machine(state: str, healthy: bool, expected: tuple[bool
 
 def test_the_memory_of_a_wait() -> None:
     serving = [GroupInstance("i-1"), GroupInstance("i-2")]
-    attempt = LaunchAttempt("a", "Successful", 0.0, machine="i-2")
+    attempt = LaunchAttempt("Successful", 0.0, machine="i-2")
     first = remember(None, ScalingGroup("w", 3, serving, attempts=[attempt]), 10.0)
     # i-2 was launched by this run.
     assert first == WaitState(10.0, frozenset({"i-1"}), 2, 10.0, 10.0)
@@ -245,7 +245,7 @@ def test_the_machines_that_are_shown_with_their_logs() -> None:
 
 def test_a_machine_of_which_nothing_is_known_hides_no_other() -> None:
     setups = {"i-2": NodeSetup("failed", "efs_mount"), "i-3": NodeSetup(log=["boot"])}
-    lifecycle = LaunchAttempt("a", "Cancelled", 0.0, "Lifecycle Action abandoned", machine="i-9")
+    lifecycle = LaunchAttempt("Cancelled", 0.0, "Lifecycle Action abandoned", machine="i-9")
     group = ScalingGroup("w", 4, held(1, 3), attempts=[lifecycle], setups=setups)
     setup, late = missing_of(group, GroupTarget("w", 4))
     assert list(setup.details) == ["i-2: efs_mount"]
