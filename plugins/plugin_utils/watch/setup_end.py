@@ -36,32 +36,27 @@ def delete_if_in_service(aws: Aws, cluster: str, warn: Callable[[str], None]) ->
 def _groups_to_keep(aws: Aws, cluster: str) -> Iterator[str]:
     """Yield the groups whose end is to be deleted, those with a member in service first."""
     names = Names(cluster)
-    actions = aws.pages(
-        "autoscaling",
-        "describe_scheduled_actions",
-        "ScheduledUpdateGroupActions",
-        ScheduledActionNames=[names.of(SETUP)],
-    )
-    with_end = {str(action["AutoScalingGroupName"]) for action in actions}
-    if not with_end & set(names.groups.values()):
+    ends = {"ScheduledActionNames": [names.of(SETUP)]}
+    actions = aws.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions", **ends)
+    with_end = {str(action["AutoScalingGroupName"]) for action in actions} & set(names.groups.values())
+    if not with_end:
         return
-    described = AutoScaling(aws).describe(list(names.groups.values()), 0.0, frozenset())
-    groups = sorted(described.values(), key=_is_in_service, reverse=True)
-    if any(_is_in_service(group) for group in groups):
-        yield from (group.name for group in groups if group.name in with_end and not _has_failed(aws, cluster, group))
+    groups = AutoScaling(aws).describe(list(names.groups.values()), 0.0, frozenset())
+    in_service = [name for name, group in groups.items() if any(item.state == "InService" for item in group.machines)]
+    if in_service:
+        yield from (name for name in in_service if name in with_end)
+        others = {role: name for role, name in names.groups.items() if name in with_end and name not in in_service}
+        for role, name in others.items():
+            if name in groups and not _has_failed(aws, cluster, role, groups[name]):
+                yield name
 
 
-def _is_in_service(group: ScalingGroup) -> bool:
-    return any(machine.state == "InService" for machine in group.machines)
-
-
-def _has_failed(aws: Aws, cluster: str, group: ScalingGroup) -> bool:
-    """Return whether a group has no machine in service, and one that could not configure itself and holds its place."""
+def _has_failed(aws: Aws, cluster: str, role: str, group: ScalingGroup) -> bool:
+    """Return whether a group holds a machine that could not configure itself and keeps its place."""
     held = [machine.id for machine in group.machines if machine.is_held]
-    if _is_in_service(group) or not held:
+    if not held:
         return False
     names = Names(cluster, aws.account, aws.region)
-    role = next(role for role, name in names.groups.items() if name == group.name)
     role_id = str(aws.call("iam", "get_role", RoleName=names.identity(role))["Role"]["RoleId"])
     setups = SetupReports(aws, names.bucket, aws.account, {group.name: role_id}).read({group.name: held})
     return bool(replace(group, setups=setups).failed_setups)
