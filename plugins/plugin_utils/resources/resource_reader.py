@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
@@ -210,27 +209,25 @@ class ResourceReader:
         return list(answer.get("SecurityGroups", ()))
 
     def _profiles(self) -> list[Resource]:
-        profiles = self._of_identities("get_instance_profile", "InstanceProfile")
         # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
-        roles = {
-            name: [str(role["RoleName"]) for role in item.get("Roles") or ()]
-            for name, item in profiles.items()
-            if tags_of(item.get("Tags")).get(CLUSTER_TAG, self._cluster) == self._cluster
-        }
+        profiles = self._of_identities("get_instance_profile", "InstanceProfile", self._cluster)
+        roles = {name: [str(role["RoleName"]) for role in item.get("Roles") or ()] for name, item in profiles.items()}
         return [Resource("instance_profile", name, name, facts={"roles": roles[name]}) for name in roles]
 
     def _roles(self) -> list[Resource]:
-        return [
-            Resource("role", name, name, facts={"id": str(item["RoleId"])})
-            for name, item in self._of_identities("get_role", "Role").items()
-            if tags_of(item.get("Tags")).get(CLUSTER_TAG) == self._cluster
-        ]
+        roles = self._of_identities("get_role", "Role", "")
+        return [Resource("role", name, name, facts={"id": str(role["RoleId"])}) for name, role in roles.items()]
 
-    def _of_identities(self, operation: str, key: str) -> dict[str, Listed]:
-        """Return the existing roles or profiles with the names of ours."""
+    def _of_identities(self, operation: str, key: str, untagged: str) -> dict[str, Listed]:
+        """Return our roles or profiles, by their names. `untagged`: the cluster of those without a tag."""
         names = [self.names.identity(role) for role in IDENTITIES]
         answers = {name: self._aws.find("iam", operation, ("NoSuchEntity",), **{f"{key}Name": name}) for name in names}
-        return {name: answer[key] for name, answer in answers.items() if answer}
+        existing = {name: answer[key] for name, answer in answers.items() if answer}
+        return {
+            name: item
+            for name, item in existing.items()
+            if tags_of(item.get("Tags")).get(CLUSTER_TAG, untagged) == self._cluster
+        }
 
     def _buckets(self) -> list[Resource]:
         name = self.names.bucket
@@ -424,9 +421,7 @@ def emr_cluster_of(listed: Listed, groups: Mapping[str, Listed], instances: Iter
 
 
 def group_of(
-    listed: Listed,
-    ends: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
-    foreign: Sequence[scheduled_end.ForeignAction] = (),
+    listed: Listed, ends: Mapping[str, Mapping[str, float]], foreign: Sequence[scheduled_end.ForeignAction]
 ) -> Resource:
     """Return an Auto Scaling group. `ends`: when machines are scheduled to end, by kind and group."""
     machines = {

@@ -458,7 +458,7 @@ def test_a_group_counts_machines_that_serve_and_those_that_come() -> None:
             for name, (state, health) in lifecycles.items()
         ],
     }
-    group = group_of(listed, {"ttl": {"red-workers": 7.0, "red-master": 8.0}, "idle": {"red-master": 9.0}})
+    group = group_of(listed, {"ttl": {"red-workers": 7.0, "red-master": 8.0}, "idle": {"red-master": 9.0}}, ())
     assert (group.kind, group.id, group.name, group.state, group.phase) == (
         "auto_scaling_group",
         "red-workers",
@@ -479,7 +479,7 @@ def test_a_group_counts_machines_that_serve_and_those_that_come() -> None:
     }
     assert machines["i-2"] == {"lifecycle": "InService", "is_healthy": False, "template_version": "3"}
     assert machines["i-3"] == {"lifecycle": "Pending:Wait", "is_healthy": True, "template_version": "3"}
-    going = group_of({**listed, "Status": "Delete in progress", "Instances": None, "LaunchTemplate": None})
+    going = group_of({**listed, "Status": "Delete in progress", "Instances": None, "LaunchTemplate": None}, {}, ())
     assert (going.state, going.phase, going.facts["ends"]) == ("delete in progress", GOING, {})
     assert going.facts["template_version"] == ""
 

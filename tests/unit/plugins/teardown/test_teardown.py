@@ -198,7 +198,7 @@ def group(what: str, most: int, serving: int, desired: int | None = None, coming
         "DesiredCapacity": most if desired is None else desired,
         "Instances": machines,
     }
-    return group_of(listed | more)
+    return group_of(listed | more, {}, ())
 
 
 MASTER = group("master", 1, 1)

@@ -96,7 +96,7 @@ class Booting(Groups):
     def health(self) -> Health:
         """Return the health, as status.yml reads it."""
         aws, iam = self.aws(), self.account.client("iam")
-        resources = [group_of({**self.group(group.removeprefix("c-")), "Tags": []}) for group in GROUPS]
+        resources = [group_of({**self.group(group.removeprefix("c-")), "Tags": []}, {}, ()) for group in GROUPS]
         resources += [
             Resource("role", name, name, facts={"id": iam.get_role(RoleName=name)["Role"]["RoleId"]})
             for name in self.nodes.roles.values()
