@@ -66,7 +66,8 @@ class ActionModule(Action):
             lines = summary.cluster_lines(aws.region, list(summaries.values())) + data_bucket.describe(aws)
         elif options["show"] == "resources":
             (owned,) = all_resources
-            lines = summary.resource_lines(owned, costs.read_prices(aws, owned)) + data_bucket.describe(aws)
+            prices = costs.read_prices(aws, costs.present_machines(owned))
+            lines = summary.resource_lines(owned, prices) + data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]

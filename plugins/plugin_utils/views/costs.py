@@ -68,12 +68,7 @@ def read_costs(aws: Aws, resources: ClusterResources, history: GroupHistory) -> 
     except AwsError:
         has_history = False
     has_history &= not resources.of_kind("emr_cluster")
-    return Costs(_prices_of(aws, machines), machines, has_history)
-
-
-def read_prices(aws: Aws, resources: ClusterResources) -> PriceList:
-    """Read what the resources of a cluster cost."""
-    return _prices_of(aws, present_machines(resources))
+    return Costs(read_prices(aws, machines), machines, has_history)
 
 
 def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[str, float]:
@@ -83,7 +78,8 @@ def read_machine_prices(aws: Aws, types: Sequence[str], is_emr: bool) -> dict[st
     return {kind: amount for kind, amount in amounts.items() if amount is not None}
 
 
-def _prices_of(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
+def read_prices(aws: Aws, machines: Sequence[MachineTime]) -> PriceList:
+    """Read what resources cost, and these machines."""
     types = sorted({machine.type for machine in machines})
     is_emr = any(machine.is_emr for machine in machines)
     return PriceList(aws.region, offers.current_prices(aws, types, is_emr))

@@ -167,14 +167,13 @@ def end_phrase(owned: ClusterResources) -> str:
 
 def foreign_action_rows(owned: ClusterResources) -> list[tuple[str, str]]:
     """Return the scheduled actions that are not ours, each with the command that deletes it."""
-    actions = [group.facts.get("foreign_actions", {}) for group in owned.groups]
     return [
         (
             "scheduled by others",
             f"{text}. To delete it: ansible-playbook deeplearning.aws.site -e delete_actions={name}",
         )
-        for of_group in actions
-        for name, text in of_group.items()
+        for group in owned.groups
+        for name, text in group.facts.get("foreign_actions", {}).items()
     ]
 
 
@@ -250,6 +249,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
     names = [master.get("instance_id", ""), master.get("public_ip") or master.get("private_ip", "")]
     groups = [f"{group['name']} ({group['in_service']} of {group['desired']})" for group in summary["groups"].values()]
     size = "" if efs.get("bytes") is None else f", {efs['bytes'] / 2**30:.1f} GiB in use"
+    ends = [("machines end", end_phrase(owned) or (NEVER if owned.groups else "")), *foreign_action_rows(owned)]
     details = [
         ("master", ", ".join(name for name in names if name)),
         ("groups", ", ".join(groups)),
@@ -260,13 +260,7 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
         *(details if detailed else []),
         _cost_row(summary),
         *([("cost so far", so_far_phrase(summary["cost_so_far"]))] if detailed else []),
-        *(
-            (label, repeat_in(text, summary["again"]))
-            for label, text in [
-                ("machines end", end_phrase(owned) or (NEVER if owned.groups else "")),
-                *foreign_action_rows(owned),
-            ]
-        ),
+        *((label, repeat_in(text, summary["again"])) for label, text in ends),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]

@@ -37,7 +37,8 @@ class ElasticAddress:
             if not running:
                 return False
             interface = primary_interface(running)
-            moved = self._holder() != interface
+            (address,) = self.aws.call("ec2", "describe_addresses", AllocationIds=[self.allocation])["Addresses"]
+            moved = bool(address.get("NetworkInterfaceId") != interface)
             if moved:
                 # AWS refuses an instance's id if it has several interfaces.
                 target = {"NetworkInterfaceId": interface, "AllowReassociation": True}
@@ -52,7 +53,3 @@ class ElasticAddress:
     def _running(self, machines: Sequence[str]) -> dict[str, Any]:
         instances = self.aws.instances(InstanceIds=list(machines))
         return next((instance for instance in instances if instance["State"]["Name"] == "running"), {})
-
-    def _holder(self) -> str:
-        (address,) = self.aws.call("ec2", "describe_addresses", AllocationIds=[self.allocation])["Addresses"]
-        return str(address.get("NetworkInterfaceId") or "")
