@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class ResourceKind(NamedTuple):
     one: str
     """In words."""
     after: frozenset[str] = frozenset()
@@ -35,42 +35,46 @@ _HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"
 _PARTS_OF_A_VPC = frozenset({"subnet", "security_group", "route_table", "internet_gateway", "endpoint"})
 _SECOND, _HOUR, _GIGABYTE = "by the second", "by the hour", "by the gigabyte"
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ResourceKind] = {
     # These two end their machines by themselves, and go when they have gone.
-    "auto_scaling_group": Kind("Auto Scaling group"),
-    "emr_cluster": Kind("EMR cluster"),
-    "instance": Kind("instance", _SOURCES, id="InstanceId", costs=_SECOND),
+    "auto_scaling_group": ResourceKind("Auto Scaling group"),
+    "emr_cluster": ResourceKind("EMR cluster"),
+    "instance": ResourceKind("instance", _SOURCES, id="InstanceId", costs=_SECOND),
     # By its template a machine that was detached from its group is known.
-    "launch_template": Kind("launch template", _MACHINES, "delete_launch_template", "LaunchTemplateId"),
-    "placement_group": Kind("placement group", _MACHINES, id="GroupId"),
-    "key_pair": Kind("key pair", _SOURCES, "delete_key_pair", "KeyPairId"),
+    "launch_template": ResourceKind("launch template", _MACHINES, "delete_launch_template", "LaunchTemplateId"),
+    "placement_group": ResourceKind("placement group", _MACHINES, id="GroupId"),
+    "key_pair": ResourceKind("key pair", _SOURCES, "delete_key_pair", "KeyPairId"),
     # A machine whose file server has vanished hangs for minutes when it shuts down.
-    "mount_target": Kind("mount target", _MACHINES, "delete_mount_target", "MountTargetId", "efs"),
-    "mount_target_access": Kind(
+    "mount_target": ResourceKind("mount target", _MACHINES, "delete_mount_target", "MountTargetId", "efs"),
+    "mount_target_access": ResourceKind(
         "security group on a mount target of others", _MACHINES, several="security groups on mount targets of others"
     ),
-    "file_system": Kind(
+    "file_system": ResourceKind(
         "file system", _MACHINES | {"mount_target"}, "delete_file_system", "FileSystemId", "efs", _GIGABYTE
     ),
-    "nat_gateway": Kind("NAT gateway", frozenset(), "delete_nat_gateway", "NatGatewayId", costs=_HOUR),
-    "address": Kind("Elastic IP address", _MACHINES | {"nat_gateway"}, "release_address", "AllocationId", costs=_HOUR),
-    "endpoint": Kind("VPC endpoint", id="VpcEndpointId"),
-    "network_interface": Kind("network interface", _MACHINES, "delete_network_interface", "NetworkInterfaceId"),
-    "volume": Kind("volume", _MACHINES, "delete_volume", "VolumeId", costs=_GIGABYTE),
-    "subnet": Kind("subnet", _HOLD_A_SUBNET, "delete_subnet", "SubnetId"),
-    "route_table": Kind("route table", frozenset({"subnet", "endpoint"}), "delete_route_table", "RouteTableId"),
-    "internet_gateway": Kind(
+    "nat_gateway": ResourceKind("NAT gateway", frozenset(), "delete_nat_gateway", "NatGatewayId", costs=_HOUR),
+    "address": ResourceKind(
+        "Elastic IP address", _MACHINES | {"nat_gateway"}, "release_address", "AllocationId", costs=_HOUR
+    ),
+    "endpoint": ResourceKind("VPC endpoint", id="VpcEndpointId"),
+    "network_interface": ResourceKind("network interface", _MACHINES, "delete_network_interface", "NetworkInterfaceId"),
+    "volume": ResourceKind("volume", _MACHINES, "delete_volume", "VolumeId", costs=_GIGABYTE),
+    "subnet": ResourceKind("subnet", _HOLD_A_SUBNET, "delete_subnet", "SubnetId"),
+    "route_table": ResourceKind("route table", frozenset({"subnet", "endpoint"}), "delete_route_table", "RouteTableId"),
+    "internet_gateway": ResourceKind(
         "internet gateway", _MACHINES | {"nat_gateway", "address"}, "delete_internet_gateway", "InternetGatewayId"
     ),
-    "security_group": Kind(
+    "security_group": ResourceKind(
         "security group", _HOLD_A_SUBNET | {"mount_target_access"}, "delete_security_group", "GroupId"
     ),
-    "vpc": Kind("VPC", _HOLD_A_SUBNET | _PARTS_OF_A_VPC, "delete_vpc", "VpcId"),
-    "instance_profile": Kind("instance profile", _MACHINES, "delete_instance_profile", "InstanceProfileName", "iam"),
-    "role": Kind("IAM role", _MACHINES | {"instance_profile"}, "delete_role", "RoleName", "iam"),
-    "bucket": Kind("bucket", _MACHINES, costs=_GIGABYTE),
-    "image": Kind("image", frozenset(), "deregister_image", "ImageId"),
-    "snapshot": Kind("snapshot", frozenset({"image"}), "delete_snapshot", "SnapshotId", costs=_GIGABYTE),
+    "vpc": ResourceKind("VPC", _HOLD_A_SUBNET | _PARTS_OF_A_VPC, "delete_vpc", "VpcId"),
+    "instance_profile": ResourceKind(
+        "instance profile", _MACHINES, "delete_instance_profile", "InstanceProfileName", "iam"
+    ),
+    "role": ResourceKind("IAM role", _MACHINES | {"instance_profile"}, "delete_role", "RoleName", "iam"),
+    "bucket": ResourceKind("bucket", _MACHINES, costs=_GIGABYTE),
+    "image": ResourceKind("image", frozenset(), "deregister_image", "ImageId"),
+    "snapshot": ResourceKind("snapshot", frozenset({"image"}), "delete_snapshot", "SnapshotId", costs=_GIGABYTE),
 }
 """In the order of messages."""
 IMAGES = frozenset({"image", "snapshot"})
@@ -80,7 +84,7 @@ IN_ZONE = frozenset({*_MACHINES, "mount_target", "mount_target_access", "nat_gat
 """Kinds of resources that lie in one availability zone."""
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> ResourceKind:
     """Return a kind, also one that only others' resources with our tag have."""
     words = name.replace("_", " ")
-    return KINDS.get(name) or Kind(words, several=words)
+    return KINDS.get(name) or ResourceKind(words, several=words)
