@@ -169,24 +169,19 @@ class ScalingGroup:
     placement_group: str = ""
 
     @property
-    def failed_setups(self) -> list[GroupInstance]:
-        """The machines that could not configure themselves and are still held by the hook."""
-        return [machine for machine in self.machines if machine.is_held and self._setup(machine).state == FAILED]
+    def failed_setups(self) -> dict[str, NodeSetup]:
+        """What the machines report that could not configure themselves and are still held by the hook, by their ids."""
+        held = [machine.id for machine in self.machines if machine.is_held]
+        return {name: self.setups[name] for name in held if name in self.setups and self.setups[name].state == FAILED}
 
-    def stuck(self, bundle: str, now: float) -> list[GroupInstance]:
+    def stuck(self, bundle: str, now: float) -> list[str]:
         """Return the machines that failed with this bundle and keep their places, so that AWS launches no more."""
-        return [
-            machine
-            for machine in self.failed_setups
-            if self._setup(machine).bundle == bundle and now - self._setup(machine).reported >= STUCK_SECONDS
-        ]
+        failed = [name for name, setup in self.failed_setups.items() if setup.bundle == bundle]
+        return [name for name in failed if now - self.setups[name].reported >= STUCK_SECONDS]
 
-    def outdated(self, bundle: str) -> list[GroupInstance]:
+    def outdated(self, bundle: str) -> list[str]:
         """Return the machines that keep their places after they failed with another bundle."""
-        return [machine for machine in self.failed_setups if self._setup(machine).bundle != bundle]
-
-    def _setup(self, machine: GroupInstance) -> NodeSetup:
-        return self.setups.get(machine.id, NodeSetup())
+        return [name for name, setup in self.failed_setups.items() if setup.bundle != bundle]
 
     @property
     def serving(self) -> frozenset[str]:
@@ -296,7 +291,7 @@ def missing_of(group: ScalingGroup, target: GroupTarget) -> list[MissingMachines
 
 def unconfigured(group: ScalingGroup) -> list[str]:
     """Return the machines that failed to configure themselves, and then those that have not finished."""
-    failed = [machine.id for machine in group.failed_setups]
+    failed = list(group.failed_setups)
     failed += [failure.machine for failure in group.failures if failure.why is FailureKind.SETUP and failure.machine]
     pending = [machine.id for machine in group.machines if machine.is_held]
     return list(dict.fromkeys([*failed, *pending]))
@@ -306,10 +301,9 @@ def _details(group: ScalingGroup, why: FailureKind) -> list[str]:
     """Return what some of the machines reported last."""
     if why not in (FailureKind.SETUP, FailureKind.LATE):
         return []
-    held = {machine.id for machine in group.machines if machine.is_held}
-    failed = {machine.id for machine in group.failed_setups}
+    late = {machine.id for machine in group.machines if machine.is_held} - group.failed_setups.keys()
     lines: list[str] = []
-    listed = [name for name in unconfigured(group) if (name in held - failed) == (why is FailureKind.LATE)]
+    listed = [name for name in unconfigured(group) if (name in late) == (why is FailureKind.LATE)]
     for name in listed[:MOST_DETAILS]:
         setup = group.setups.get(name)
         if setup is None:

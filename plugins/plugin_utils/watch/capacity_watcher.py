@@ -123,7 +123,7 @@ class CapacityWatch:
         for target in self.targets:
             outdated = self._groups[target.name].outdated(self.rules.bundle)
             if outdated:
-                self.api.abandon(target.name, [machine.id for machine in outdated])
+                self.api.abandon(target.name, outdated)
                 acted = self.changed = True
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)

@@ -450,7 +450,7 @@ def test_when_machines_that_configure_themselves_have_settled(
 
 def test_only_machines_that_failed_with_another_bundle_are_outdated() -> None:
     seen = booting(1, failed(), failed(bundle="old"), failed(bundle=""), configuring(), None)
-    assert [machine.id for machine in seen.outdated("new")] == ["i-h1", "i-h2"]
+    assert seen.outdated("new") == ["i-h1", "i-h2"]
 
 
 def test_machines_that_are_held_are_given_back_before_the_number_is_lowered() -> None:
