@@ -17,6 +17,7 @@ from deeplearning.gpus import evidence, kernel_log, nvml
 from deeplearning.gpus.reading import Reading
 from deeplearning.runs import gpu_proofs, survey, units
 from deeplearning.runs.folder import Folder
+from deeplearning.runs.units import Preparing, Unfit
 
 from tests.nvml import Gpus
 from tests.unit.node.users_kit import bounded
@@ -67,7 +68,13 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def asked(run: Folder, python: str, gpus: int = 8, **changes: Any) -> tuple[str, str]:
     record = {**run.run(), "framework": "pytorch", "processor": False, **changes}
-    return gpu_proofs.make_if_missing(record, run, python, gpus)
+    try:
+        gpu_proofs.require(record, run, python, gpus)
+    except Preparing as step:
+        return str(step), ""
+    except Unfit as error:
+        return "", str(error)
+    return PROVED
 
 
 def make(run: Folder, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, answer: gpu_proof.Answer) -> None:
@@ -197,7 +204,7 @@ def test_a_survey_refuses_a_node_whose_driver_has_gpus_that_its_framework_does_n
     """NVIDIA's library and the framework are stand-ins: the first has 8 GPUs, the second was built for processors."""
     gpus.set(count=8)
     # Without sudo.
-    monkeypatch.setattr(survey, "gpu_evidence", lambda: (evidence.collect(nvml.read(), 8, kernel_log.NONE), ""))
+    monkeypatch.setattr(survey, "gpu_evidence", lambda: evidence.collect(nvml.read(), 8, kernel_log.NONE))
     (tmp_path / "torch.py").write_text(TORCH)
     variables = {"PYTHONPATH": str(tmp_path), "SEED": "7"}
     run.write("environment.json", {"environment": variables})

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deeplearning import programs
 from deeplearning.contract import paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.runs import packages, units
 from deeplearning.runs.folder import Folder, runs_root
+from deeplearning.runs.units import Preparing, Unfit
 
 from tests.unit.node.runs_kit import CONFIG, record
 
@@ -253,16 +255,18 @@ def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_
     made, archive, folder = run("absent")
     assert unit(folder) == 0, "a unit that has failed would be the problem of the next start"
     started: list[str] = []
-    monkeypatch.setattr(units, "run_once", lambda name, _argv: started.append(name) or "")
-    doing, problem = packages.make_if_missing(folder.run(), folder)
-    assert doing == "" and problem.startswith("its packages cannot be installed: ERROR: No matching distribution")
-    assert problem.endswith(f"({socket.gethostname()})")
+    monkeypatch.setattr(units, "prepare", lambda *words: started.append(words[0]))
+    with pytest.raises(Unfit) as failed:
+        packages.require(folder.run(), folder)
+    assert str(failed.value).startswith("its packages cannot be installed: ERROR: No matching distribution")
+    assert str(failed.value).endswith(f"({socket.gethostname()})")
     monkeypatch.setattr(packages, "Builder", None)
     with pytest.raises(UserError, match="No matching distribution"):
         packages.build_for_all(made, archive, folder)
     assert not started
     folder.write("run.json", folder.run() | {"asked_at": "later"})
-    assert packages.make_if_missing(folder.run(), folder) == ("it installs its packages", "")
+    packages.require(folder.run(), folder)
+    assert len(started) == 1
     with pytest.raises(TypeError):
         packages.build_for_all(made, archive, folder)
 
@@ -502,23 +506,31 @@ def test_another_environment_has_other_packages(run: Run) -> None:
 
 def test_a_unit_installs_them_and_a_survey_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _unused, folder = run("vision")
-    started: list[Any] = []
-    answers = ["", "deeplearning: they contradict"]
-    monkeypatch.setattr(units, "run_once", lambda unit, argv: started.append((unit, argv)) or answers[len(started) - 1])
-    assert packages.make_if_missing(folder.run(), folder) == ("it installs its packages", "")
-    assert packages.make_if_missing(folder.run(), folder) == ("", "its packages cannot be installed: they contradict")
-    unit = (f"deeplearning-packages-{folder.run()['run_id']}.service", [paths.PROGRAM, "run", "packages", folder.path])
-    assert started == [unit, unit]
+    started, unit = list[Any](), {"state": "inactive"}
+
+    def answer(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
+        started.extend([words[-7:]] if "systemd-run" in words else [])
+        output = unit["state"] if "show" in words else "deeplearning: they contradict\n"
+        return subprocess.CompletedProcess(words, 0, output, "")
+
+    monkeypatch.setattr(programs, "run", answer)
+    with pytest.raises(Preparing, match="^it installs its packages$"):
+        packages.require(folder.run(), folder)
+    unit["state"] = "failed"
+    with pytest.raises(Unfit, match="^its packages cannot be installed: they contradict$"):
+        packages.require(folder.run(), folder)
+    name = f"--unit=deeplearning-packages-{folder.run()['run_id']}.service"
+    assert started == [("--quiet", name, "--", paths.PROGRAM, "run", "packages", folder.path)]
     os.mkdir(made.folder)
-    assert packages.make_if_missing(folder.run(), folder) == ("", "")
-    assert packages.make_if_missing(folder.run() | {"requirements": None}, folder) == ("", "")
-    assert len(started) == 2
+    packages.require(folder.run(), folder)
+    packages.require(folder.run() | {"requirements": None}, folder)
+    assert len(started) == 1
 
 
 def test_a_damaged_environment_is_a_problem_of_the_node(run: Run, tmp_path: Path) -> None:
     _unused, _unused, folder = run("vision")
-    doing, problem = packages.make_if_missing(folder.run() | {"python": f"{tmp_path}/gone/bin/python"}, folder)
-    assert doing == "" and problem.startswith("its packages cannot be named, as the environment or ")
+    with pytest.raises(Unfit, match=r"^its packages cannot be named, as the environment or "):
+        packages.require(folder.run() | {"python": f"{tmp_path}/gone/bin/python"}, folder)
 
 
 def test_requirements_may_be_a_file_on_the_master(tmp_path: Path) -> None:

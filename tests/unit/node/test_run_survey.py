@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from deeplearning import cli, programs
@@ -25,6 +27,7 @@ from deeplearning.runs.allocation import MustWait, Situation, usable_nodes
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Node
 from deeplearning.runs.survey import NodeSurvey
+from deeplearning.runs.units import Preparing, Unfit
 
 from tests.nvml import Gpus
 from tests.unit.node.master_kit import master_of
@@ -104,7 +107,7 @@ def test_a_node_replaces_what_is_not_printable(
 ) -> None:
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
-    monkeypatch.setattr(survey, "find_problem", lambda *_facts: "b\x9b1m\udcff")
+    monkeypatch.setattr(survey, "require_basics", Mock(side_effect=Unfit("b\x9b1m\udcff")))
     assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["held"], answer["problem"]) == ("a\ufffd[1m", "b\ufffd1m\ufffd")
@@ -151,22 +154,27 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(programs, "run", answer)
     monkeypatch.setattr(units, "as_root", lambda *words: words)
-    assert survey.make_own_copy({**run, "own_copy": None}) == ("", "") and not asked
-    assert survey.make_own_copy(run) == ("photos is copied to its disk", "")
+    survey.require_own_copy({**run, "own_copy": None})
+    assert not asked
+    with pytest.raises(Preparing, match="^photos is copied to its disk$"):
+        survey.require_own_copy(run)
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "--"]
     started += ["/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
     for unit["state"] in ("active", "activating"):
         asked.clear()
-        assert survey.make_own_copy(run) == ("photos is copied to its disk", "") and len(asked) == 1
+        with pytest.raises(Preparing, match="^photos is copied to its disk$"):
+            survey.require_own_copy(run)
+        assert len(asked) == 1
     unit["state"] = "failed"
-    assert survey.make_own_copy(run) == ("", "photos cannot be copied to its disk: photos is not staged")
+    with pytest.raises(Unfit, match="^photos cannot be copied to its disk: photos is not staged$"):
+        survey.require_own_copy(run)
     assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
     folder = staging.StagingRequest("photos", Path(), on_node=True).path
     folder.mkdir()
     (folder / "a").write_text("x")
     (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))
-    assert survey.make_own_copy(run) == ("", "")
+    survey.require_own_copy(run)
 
 
 def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attempt_has_left(
@@ -256,10 +264,11 @@ def test_an_environment_is_described_alike_with_and_without_gpus(
 def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:
     """A machine that configured itself before a wheel was built has none."""
     lacking = "tensorflow 2.15.1, tensorpack 0.11, Python 3.11"
-    problem = survey.without_horovod(lacking)
-    assert problem == f"its environment has {lacking} and no Horovod: run deeplearning.aws.train again."
+    problem = f"its environment has {lacking} and no Horovod: run deeplearning.aws.train again."
+    with pytest.raises(Unfit, match=f"^{re.escape(problem)}$"):
+        survey.require_horovod(lacking)
     for usable in (lacking.replace("0.11", "0.11, horovod 0.28.1"), "", survey.DAMAGED):
-        assert survey.without_horovod(usable) == ""
+        survey.require_horovod(usable)
 
 
 def test_ports_are_free_and_differ() -> None:
@@ -317,10 +326,11 @@ def test_a_survey_opens_nvidias_library_once(
     read, readings = nvml.read, list[float]()
     monkeypatch.setattr(nvml, "read", lambda seconds: readings.append(seconds) or read(seconds))
     as_sudo(monkeypatch, capsys)
-    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: ("", f"{gpus} GPUs"))
+    proved: list[int] = []
+    monkeypatch.setattr(survey.gpu_proofs, "require", lambda run, folder, python, gpus: proved.append(gpus))
     assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["faults"]["answering"], answer["problem"], len(readings)) == (3, "3 GPUs", 1)
+    assert (answer["faults"]["answering"], proved, len(readings)) == (3, [3], 1)
 
 
 @pytest.mark.parametrize("stream", [1, 2])
@@ -414,7 +424,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
     (tmp_path / "driver").touch()
     monkeypatch.setattr(paths, "NVIDIA_DRIVER", str(tmp_path / "driver"))
     as_sudo(monkeypatch, capsys)
-    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: ("", ""))
+    monkeypatch.setattr(survey.gpu_proofs, "require", Mock())
 
     def answer() -> dict[str, Any]:
         assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
@@ -517,7 +527,7 @@ def test_a_node_answers_what_it_lacks(
     broken: str, problem: str,
 ) -> None:  # fmt: skip
     ran: list[tuple[str, ...]] = []
-    proof = {"gpus": ("", problem), "proof": ("its GPUs are tested", "")}.get(broken, ("", ""))
+    proof = {"gpus": Unfit(problem), "proof": Preparing("its GPUs are tested")}.get(broken)
     faults = {**FAULTS, "answering": 3}
 
     def answer_of(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
@@ -526,8 +536,8 @@ def test_a_node_answers_what_it_lacks(
 
     monkeypatch.setattr(programs, "run", answer_of)
     monkeypatch.setattr(paths, "NVIDIA_DRIVER", run.file("run.json"))
-    monkeypatch.setattr(survey.gpu_proofs, "make_if_missing", lambda run, folder, python, gpus: proof)
-    monkeypatch.setattr(survey, "make_own_copy", lambda run: (f"{run['framework']} is copied", ""))
+    monkeypatch.setattr(survey.gpu_proofs, "require", Mock(side_effect=proof))
+    monkeypatch.setattr(survey, "require_own_copy", Mock(side_effect=Preparing("tensorflow is copied")))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
     address = "192.0.2.1" if broken == "address" else "127.0.0.1"
@@ -548,10 +558,11 @@ def test_a_node_whose_gpus_cannot_be_read_takes_no_part(
     """Without a baseline, each fault since its boot would be new after the attempt."""
     monkeypatch.setattr(programs, "run", lambda *words: subprocess.CompletedProcess(words, 1, printed, "sudo: x\x9b"))
     monkeypatch.setattr(paths, "NVIDIA_DRIVER", str(tmp_path / "none"))
-    assert survey.gpu_evidence() == (Evidence(), "")
+    assert survey.gpu_evidence() == Evidence()
     (tmp_path / "none").touch()
     problem = "its GPUs cannot be read (`sudo deeplearning gpus faults`): sudo: x\ufffd"
-    assert survey.gpu_evidence() == (Evidence(), problem)
+    with pytest.raises(Unfit, match=f"^{re.escape(problem)}$"):
+        survey.gpu_evidence()
     assert survey_of(monkeypatch, SURVEY).evidence.message == 5
 
 

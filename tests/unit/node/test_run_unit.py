@@ -348,7 +348,7 @@ def test_reads_are_retried_while_a_file_is_replaced(run: Folder, tmp_path: Path,
     replacing["run.json"] = 2
     assert find_run(config, "r1").id == "r1"
     replacing["run.json"] = 2
-    assert survey.find_problem(run.path, sys.executable, "lo", "127.0.0.1") == ""
+    survey.require_basics(run, sys.executable, "lo", "127.0.0.1")
     # That there is no result yet is seen at once.
     replacing["result.json"] = 3
     assert run.result() is None and replacing["result.json"] == 2

@@ -22,31 +22,30 @@ PROOF = {"problem": schema.string, "run": schema.string}
 UNIT_SECONDS = gpu_proof.SECONDS + nvml.SECONDS + 60
 
 
-def make_if_missing(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> tuple[str, str]:
-    """Return what the node is doing and its problem, each a part of a sentence, and both empty if the proof is there.
+def require(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> None:
+    """Raise Preparing or Unfit if this node has no proof.
 
     The import of a framework takes longer than a survey, so a unit of its own makes the proof, as the run's user.
     """
     if not gpus or run.get("processor"):
-        return "", ""
+        return
     key = key_of(run, folder, python, gpus)
     proof = _read(key)
     if proof and not proof["problem"]:
-        return "", ""
+        return
     # What another run has found may be repaired by now.
     if proof and proof["run"] == start_of(run):
-        return "", proof["problem"]
-    options = (
+        raise units.Unfit(proof["problem"])
+    units.prepare(
+        f"deeplearning-gpus-{run['run_id']}.service",
+        [paths.PROGRAM, "run", "prove", folder.path, python, str(gpus), key],
+        f"its GPUs are tested with {run['framework']}",
+        f"its GPUs cannot be tested with {run['framework']}",
         f"--uid={os.geteuid()}",
         f"--property=RuntimeDirectory={Path(paths.RUNTIME).name}/{NAME}",
         "--property=RuntimeDirectoryPreserve=yes",
         f"--property=RuntimeMaxSec={UNIT_SECONDS:g}",
     )
-    argv = [paths.PROGRAM, "run", "prove", folder.path, python, str(gpus), key]
-    problem = units.run_once(f"deeplearning-gpus-{run['run_id']}.service", argv, *options)
-    if problem:
-        return "", f"its GPUs cannot be tested with {run['framework']}: {problem}"
-    return f"its GPUs are tested with {run['framework']}", ""
 
 
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:

@@ -110,26 +110,25 @@ def of_run(folder: Folder, framework: str, python: str) -> Packages:
     return Packages(requirements, framework, python, json.loads(marker.read_text(encoding="utf-8")))
 
 
-def make_if_missing(run: dict[str, Any], folder: Folder) -> tuple[str, str]:
-    """Return what the node is doing and its problem, each a part of a sentence, and both empty if they are there."""
+def require(run: dict[str, Any], folder: Folder) -> None:
+    """Raise Preparing or Unfit if the packages of a run are not on this node."""
     if not run.get("requirements"):
-        return "", ""
+        return
     try:
         packages = of_run(folder, run["framework"], run["python"])
         if os.path.isdir(packages.folder):
             # The time of its last use decides what is removed first, and no run ends for that.
             with contextlib.suppress(OSError):
                 os.utime(packages.folder, follow_symlinks=False)
-            return "", ""
+            return
     except (UserError, OSError, ValueError, KeyError, TypeError) as error:
-        return "", f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
+        problem = f"its packages cannot be named, as the environment or {folder.file(FILE)} is damaged: {error}"
+        raise units.Unfit(problem) from None
+    failing = "its packages cannot be installed"
     if problem := problem_of(run, folder):
-        return "", f"its packages cannot be installed: {problem}"
+        raise units.Unfit(f"{failing}: {problem}")
     unit = f"deeplearning-packages-{run['run_id']}.service"
-    problem = units.run_once(unit, [paths.PROGRAM, "run", "packages", folder.path])
-    if problem:
-        return "", f"its packages cannot be installed: {problem.removeprefix('deeplearning: ')}"
-    return "it installs its packages", ""
+    units.prepare(unit, [paths.PROGRAM, "run", "packages", folder.path], "it installs its packages", failing)
 
 
 def problem_of(run: dict[str, Any], folder: Folder) -> str:

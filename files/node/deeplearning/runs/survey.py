@@ -36,6 +36,7 @@ from deeplearning.members.member_list import Member
 from deeplearning.runs import efa, gpu_proofs, packages, units
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.plan import Node
+from deeplearning.runs.units import Preparing, Unfit
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
@@ -217,21 +218,24 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     stop_earlier_attempts(arguments.run_id)
     interface = interface_of(arguments.address)
-    environment, preparing, holders = "", "", ""
-    shown, problem = gpu_evidence()
-    problem = problem or find_problem(arguments.folder, arguments.python, interface, arguments.address)
-    if not problem:
-        folder = Folder(arguments.folder)
+    folder, shown = Folder(arguments.folder), Evidence()
+    environment, preparing, problem, holders = "", "", "", ""
+    try:
+        shown = gpu_evidence()
+        require_basics(folder, arguments.python, interface, arguments.address)
         run = folder.run()
         environment = describe_environment(arguments.python)
         holders = "" if run.get("processor") else shown.in_use
-        problem = without_horovod(environment) if run["distribution"] == "horovod" else ""
-        if not problem:
-            preparing, problem = gpu_proofs.make_if_missing(run, folder, arguments.python, shown.answering)
-        if not preparing and not problem and arguments.packages:
-            preparing, problem = packages.make_if_missing(run, folder)
-        if not preparing and not problem:
-            preparing, problem = make_own_copy(run)
+        if run["distribution"] == "horovod":
+            require_horovod(environment)
+        gpu_proofs.require(run, folder, arguments.python, shown.answering)
+        if arguments.packages:
+            packages.require(run, folder)
+        require_own_copy(run)
+    except Preparing as step:
+        preparing = str(step)
+    except Unfit as error:
+        problem = str(error)
     answer = {
         "boot_id": boot_id(),
         "efa": efa.count(),
@@ -248,24 +252,19 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def make_own_copy(run: dict[str, Any]) -> tuple[str, str]:
-    """Return what the node is doing and its problem, each a part of a sentence, and both empty if the copy is there.
+def require_own_copy(run: dict[str, Any]) -> None:
+    """Raise Preparing or Unfit if this node has no copy of the data set, and has to have its own.
 
     A copy of the data set on this node's own disk takes longer than a survey, so a unit of its own makes it, and the
     next survey asks again. A machine in the place of a lost one makes it again.
     """
     own_copy = run.get("own_copy")
-    if not own_copy:
-        return "", ""
-    data = own_copy["data"]
-    if staging.has_own_copy(data):
-        return "", ""
-    argv = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
-    argv += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
-    problem = units.run_once(f"deeplearning-copy-{run['run_id']}.service", argv)
-    if problem:
-        return "", f"{data} cannot be copied to its disk: {problem}"
-    return f"{data} is copied to its disk", ""
+    if own_copy and not staging.has_own_copy(own_copy["data"]):
+        data = own_copy["data"]
+        argv = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
+        argv += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
+        unit = f"deeplearning-copy-{run['run_id']}.service"
+        units.prepare(unit, argv, f"{data} is copied to its disk", f"{data} cannot be copied to its disk")
 
 
 def stop_earlier_attempts(run_id: str) -> None:
@@ -273,30 +272,30 @@ def stop_earlier_attempts(run_id: str) -> None:
     programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
 
 
-def gpu_evidence() -> tuple[Evidence, str]:
-    """Return what this node's GPUs show and the problem, which is empty if that is known.
+def gpu_evidence() -> Evidence:
+    """Return what this node's GPUs show. Raise Unfit if that is not known.
 
     Root reads it, for the kernel's log. With nothing in its place, all faults since the boot would seem new afterwards.
     """
     if not os.path.exists(paths.NVIDIA_DRIVER):
-        return Evidence(), ""
+        return Evidence()
     done = programs.run(*as_root(paths.PROGRAM, "gpus", "faults"))
     try:
-        return evidence.parse(json.loads(done.stdout), "what they show"), ""
+        return evidence.parse(json.loads(done.stdout), "what they show")
     except (ValueError, UserError):
         reason = programs.last_line(done.stderr, f"code {done.returncode}")
-        return Evidence(), f"its GPUs cannot be read (`sudo deeplearning gpus faults`): {reason}"
+        raise Unfit(f"its GPUs cannot be read (`sudo deeplearning gpus faults`): {reason}") from None
 
 
-def find_problem(folder: str, python: str, interface: str, address: str) -> str:
-    """Return why this node cannot take part in a run; empty if it can."""
-    if not Folder(folder).exists():
-        return f"{folder} is missing: is EFS mounted?"
+def require_basics(folder: Folder, python: str, interface: str, address: str) -> None:
+    """Raise Unfit if this node lacks what all runs need."""
+    if not folder.exists():
+        raise Unfit(f"{folder.path} is missing: is EFS mounted?")
     if not os.access(python, os.X_OK):
-        return f"{python} is missing: install the framework on all members, or set python to a path that all have."
+        advice = "install the framework on all members, or set python to a path that all have."
+        raise Unfit(f"{python} is missing: {advice}")
     if not interface:
-        return f"no network interface has the address {address}"
-    return ""
+        raise Unfit(f"no network interface has the address {address}")
 
 
 def describe_environment(python: str) -> str:
@@ -317,11 +316,10 @@ def describe_environment(python: str) -> str:
     return re.sub(r"\+[\w.]+", "", ", ".join([*words, f"Python {version}"]))
 
 
-def without_horovod(environment: str) -> str:
-    """Return why a run with Horovod cannot use a described environment; empty if it can."""
-    if environment in ("", DAMAGED) or "horovod " in environment:
-        return ""
-    return f"its environment has {environment} and no Horovod: run deeplearning.aws.train again."
+def require_horovod(environment: str) -> None:
+    """Raise Unfit if a run with Horovod cannot use a described environment."""
+    if environment not in ("", DAMAGED) and "horovod " not in environment:
+        raise Unfit(f"its environment has {environment} and no Horovod: run deeplearning.aws.train again.")
 
 
 def boot_id() -> str:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Sequence
+from typing import NoReturn
 
 from deeplearning import programs
 from deeplearning.contract import atomic_file, paths
@@ -16,6 +17,14 @@ from deeplearning.identity import as_root
 RECOVERY_UNIT = "deeplearning-recover.service"
 SUPERVISOR_STOP_SECONDS = 14
 """TimeoutStopSec in deeplearning-run@.service."""
+
+
+class Unfit(Exception):
+    """This node cannot take part in a run, as the text says."""
+
+
+class Preparing(Exception):
+    """This node cannot take part in a run yet: it does what the text says, and the next survey asks again."""
 
 
 def supervisor_unit(run_id: str) -> str:
@@ -79,39 +88,38 @@ def extend_stop(seconds: int) -> None:
         notify.sendto(f"EXTEND_TIMEOUT_USEC={microseconds}".encode(), place)
 
 
-def run_once(unit: str, argv: Sequence[str], *options: str) -> str:
-    """Start a unit that ends by itself, unless it runs. Return why it has failed or cannot be started, or nothing.
+def prepare(unit: str, argv: Sequence[str], doing: str, failing: str, *options: str) -> NoReturn:
+    """Start a unit that does what takes longer than a survey, unless it runs. Raise Preparing with what it is doing.
 
-    `options` are systemd-run's.
+    Raise Unfit with the reason if it has failed or cannot be started. `options` are systemd-run's.
     """
     state = programs.run("systemctl", "show", "--value", "--property=ActiveState", unit).stdout.strip()
     if state == "failed":
         printed = programs.run(*as_root("journalctl", "--output=cat", f"_SYSTEMD_UNIT={unit}")).stdout
         # The next start of the run tries again.
         programs.run(*as_root("systemctl", "reset-failed", unit))
-        return programs.last_line(printed)
-    if state in ("active", "activating"):
-        return ""
-    started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *argv))
-    return programs.last_line(started.stderr) if started.returncode else ""
+        raise Unfit(f"{failing}: {programs.last_line(printed).removeprefix('deeplearning: ')}")
+    if state not in ("active", "activating"):
+        started = programs.run(*as_root("systemd-run", "--quiet", f"--unit={unit}", *options, "--", *argv))
+        if started.returncode:
+            raise Unfit(f"{failing}: {programs.last_line(started.stderr)}")
+    raise Preparing(doing)
 
 
 def stop_attempt(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to stop an attempt's processes on all nodes: mpirun passes the signal on, and kills them a second later."""
-    argv = as_root("systemctl", "stop", attempt_unit(run_id, attempt))
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return _begin("stop", attempt_unit(run_id, attempt))
 
 
 def request_stacks(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to ask the wrappers of an attempt for stacks: mpirun passes the signal on to them."""
-    return _signal(run_id, attempt, "SIGUSR1")
+    return _begin("kill", "--kill-who=main", "--signal=SIGUSR1", attempt_unit(run_id, attempt))
 
 
 def request_end(run_id: str, attempt: int) -> subprocess.Popen[bytes]:
     """Begin to ask the wrappers of an attempt to end its processes: mpirun passes the signal on to them."""
-    return _signal(run_id, attempt, "SIGUSR2")
+    return _begin("kill", "--kill-who=main", "--signal=SIGUSR2", attempt_unit(run_id, attempt))
 
 
-def _signal(run_id: str, attempt: int, name: str) -> subprocess.Popen[bytes]:
-    argv = as_root("systemctl", "kill", "--kill-who=main", f"--signal={name}", attempt_unit(run_id, attempt))
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _begin(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(as_root("systemctl", *words), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
