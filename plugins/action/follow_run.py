@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import json_object
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
@@ -46,7 +47,7 @@ class ActionModule(Action):
                 with node_program.output(way, way.program(arguments + ["--output"] * output)) as chunks:
                     for line in node_program.lines(chunks, host):
                         lost_at = 0.0
-                        for text in follower.take(node_program.event(line)):
+                        for text in follower.take(json_object(line)):
                             display.message(text)
                         if follower.status:
                             display.update(follower.status, follower.done)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import json_object
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
@@ -71,7 +72,7 @@ def show(
     """Show progress and notes as they come. Return the answer to the command, which is the last line."""
     last = ""
     for last in lines:
-        event = node_program.event(last)
+        event = json_object(last)
         # A malformed event does not decide how the command ends.
         with contextlib.suppress(u.InvalidValue):
             if event.get("event") == "note":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import pwd
 import stat
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import safe_files
+from deeplearning.contract import schema
 from deeplearning.contract.errors import UserError
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -172,9 +172,8 @@ def own_file(path: str, mode: int = 0o644) -> int:
 
 def json_object(path: Path, limit: int = safe_files.RECORD_BYTES) -> dict[str, Any]:
     """Return the JSON object in a regular file, or an empty one if there is no such file."""
-    with contextlib.suppress(OSError, UserError, ValueError, RecursionError):
-        record = json.loads(safe_files.read(str(path), limit))
-        return record if isinstance(record, dict) else {}
+    with contextlib.suppress(OSError, UserError):
+        return schema.json_object(safe_files.read(str(path), limit))
     return {}
 
 

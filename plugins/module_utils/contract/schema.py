@@ -185,6 +185,15 @@ def from_json(text: bytes | str) -> Any:
         raise InvalidValue("JSON") from None
 
 
+def json_object(text: bytes | str) -> dict[str, Any]:
+    """Return the JSON object in a text that anyone may have written; empty if it is none."""
+    try:
+        record = from_json(text)
+    except InvalidValue:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
 def parse(body: bytes | str, most: int, fields: Mapping[str, Check], name: str) -> dict[str, Any]:
     """Return the record in a file of up to so many bytes."""
     try:

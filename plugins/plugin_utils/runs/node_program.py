@@ -17,14 +17,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import PROGRAM
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue, from_json, one_line
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
 COMMAND_NOT_FOUND = 127
 CONNECTION_LOST = 255
@@ -144,15 +144,6 @@ def ssh_command(connection: Any) -> list[str]:
         argv += ["-o", "IdentitiesOnly=yes", "-i", os.path.expanduser(option("private_key_file"))]
     user = option("remote_user")
     return [*argv, *(["-l", user] if user else []), option("host")]
-
-
-def event(line: str) -> Mapping[str, Any]:
-    """Return the JSON object of a line, or an empty one if the line is something else."""
-    try:
-        value = from_json(line)
-    except InvalidValue:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 from deeplearning import safe_files, safe_paths
 from deeplearning.config import Config
-from deeplearning.contract import atomic_file, paths
+from deeplearning.contract import atomic_file, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import FRAMEWORKS
 from deeplearning.contract.identifiers import RUN_ID
@@ -119,10 +119,9 @@ class Folder:
         """
         with contextlib.suppress(FileNotFoundError):
             for line in safe_files.lines(self.file("events.jsonl"), EVENTS_BYTES):
-                with contextlib.suppress(ValueError, RecursionError):
-                    event = json.loads(line)
-                    if isinstance(event, dict) and isinstance(event.get("n"), int) and event["n"] > after:
-                        yield event
+                event = schema.json_object(line)
+                if isinstance(event.get("n"), int) and event["n"] > after:
+                    yield event
 
     def remove(self) -> None:
         # The error that prevented the run is the one to report.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
-import json
 import os
 import re
 import shutil
@@ -166,13 +166,11 @@ class Sorter:
 
 
 def _message(line: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(line)
+    with contextlib.suppress(schema.InvalidValue):
+        message = schema.from_json(line)
         if isinstance(message, dict):
             for key in message.keys() & MESSAGE.keys():
                 MESSAGE[key](message[key])
             return message
-    except (ValueError, RecursionError):
-        pass
     # Not from a wrapper: the dynamic linker's complaint, for example.
     return {"line": line.decode(errors="replace").strip("\r")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from deeplearning import safe_files
 from deeplearning.concurrency import FILES_AT_ONCE, with_files
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.schema import json_object
 
 EVALUATED = ("val_accuracy", "average_precision")
 """Only the lines that follow an evaluation have them."""
@@ -89,7 +89,7 @@ class MetricsReader:
             complete = complete[complete.index(b"\n") + 1 :]
         evaluated: dict[str, Any] = {}
         for line in complete.splitlines():
-            record = _record(line)
+            record = json_object(line)
             if record:
                 self._newest[path] = record
                 evaluated |= {key: record[key] for key in EVALUATED if record.get(key) is not None}
@@ -124,14 +124,6 @@ def _newest_bytes(handle: int, offset: int) -> tuple[int, bytes]:
         return offset, data
     start = max(offset, os.fstat(handle).st_size - MOST_BYTES)
     return start, data if start == offset else os.pread(handle, MOST_BYTES, start)
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def summary(newest: list[dict[str, Any]], evaluated: Mapping[str, Any]) -> dict[str, Any] | None:

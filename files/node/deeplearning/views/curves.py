@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
+from deeplearning.contract.schema import json_object
 from deeplearning.safe_files import open_file
 
 FIGURES = (
@@ -84,7 +83,6 @@ def _window(file: BinaryIO, offset: int, length: int) -> list[bytes]:
 
 def _points(lines: Sequence[bytes]) -> Iterator[Point]:
     for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            event = json.loads(line)
-            if isinstance(event, dict) and event.get("event") == "progress" and number(event.get("time")) is not None:
-                yield {key: number(event.get(key)) for key in ("time", *FIGURES)}
+        event = json_object(line)
+        if event.get("event") == "progress" and number(event.get("time")) is not None:
+            yield {key: number(event.get(key)) for key in ("time", *FIGURES)}

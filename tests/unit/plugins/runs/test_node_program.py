@@ -141,11 +141,6 @@ def test_a_raw_result_is_what_was_printed_however_it_ends(
     assert returned | result == returned
 
 
-@pytest.mark.parametrize("line", ["", "no json", "[1]", "3"])
-def test_other_lines_are_no_event(line: str) -> None:
-    assert node_program.event(line) == {}
-
-
 def unpacked(packed: code_archive.Packed) -> dict[str, tarfile.TarInfo]:
     with tarfile.open(fileobj=BytesIO(packed.archive)) as archive:
         return {member.name: member for member in archive}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import json_object
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
@@ -95,10 +96,11 @@ def test_the_last_line_is_the_last_that_has_words(text: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "event"), [('{"event": "x"}', {"event": "x"}), ("[1]", {}), ("null", {}), ("x", {}), ("", {})]
+    ("line", "event"),
+    [('{"event": "x"}', {"event": "x"}), ("[1]", {}), ("null", {}), ("x", {}), ("", {}), ("[" * 100_000, {})],
 )
 def test_an_event_is_an_object(line: str, event: dict[str, Any]) -> None:
-    assert node_program.event(line) == event
+    assert json_object(line) == event
 
 
 def test_a_worker_ends_with_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
