@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
+from deeplearning.contract.errors import UserError
+
 
 def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with no input unless the options have one, and return its code and its output.
@@ -14,6 +16,13 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     if "input" not in options:
         options["stdin"] = subprocess.DEVNULL
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
+
+
+def check(*command: str, failing: str) -> None:
+    """Run a program to its end. Raise UserError with the last line of its errors if it fails."""
+    done = run(*command)
+    if done.returncode:
+        raise UserError(f"{failing}: {last_line(done.stderr)}")
 
 
 def last_line(text: str, otherwise: str = "it printed nothing") -> str:

@@ -198,9 +198,7 @@ def _create_root(request: StagingRequest) -> None:
     try:
         safe_paths.shared_folder(str(root))
     except PermissionError:
-        installed = programs.run(*as_root("install", "-d", "-m", "1777", str(root)))
-        if installed.returncode:
-            raise UserError(f"{root} cannot be created: {programs.last_line(installed.stderr)}") from None
+        programs.check(*as_root("install", "-d", "-m", "1777", str(root)), failing=f"{root} cannot be created")
         safe_paths.shared_folder(str(root))
 
 
@@ -234,9 +232,7 @@ def _stage(request: StagingRequest, report: Report) -> None:
     if source:
         copy_folder(source, partial, progress)
     elif request.data == GENERATED:
-        generated = programs.run("python3", f"{paths.TRAINERS}/generate.py", str(partial))
-        if generated.returncode:
-            raise UserError(f"generate.py failed: {programs.last_line(generated.stderr)}")
+        programs.check("python3", f"{paths.TRAINERS}/generate.py", str(partial), failing="generate.py failed")
     elif request.data in DATASETS:
         _fetch_dataset(request, progress, report)
     else:

@@ -15,5 +15,5 @@ INTERNAL = {
 
 def main(argv: list[str]) -> int:
     if argv and argv[0] in INTERNAL:
-        return int(import_module(INTERNAL[argv[0]]).main(argv[1:]))
+        return int(import_module(INTERNAL[argv[0]]).main(argv[1:]) or 0)
     return int(import_module("deeplearning.runs.commands").main(argv))

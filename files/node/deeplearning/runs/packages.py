@@ -137,7 +137,7 @@ def problem_of(run: dict[str, Any], folder: Folder) -> str:
     return str(failed["problem"]) if failed.get("run") == start_of(run) else ""
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Install a run's packages on this node, as a unit does: `deeplearning run packages FOLDER`."""
     config = read_config()
     create_root(config.user)
@@ -152,18 +152,16 @@ def main(argv: list[str]) -> int:
         print(error, file=sys.stderr)
         # The next survey reads it. A unit that has failed would be the problem of the next start, too.
         folder.write(PROBLEM, {"run": start_of(run), "problem": f"{error} ({socket.gethostname()})"})
-        return 0
+        return
     try:
         remove_old(archives, {packages.digest, *needed_digests(config)})
     except (UserError, OSError, *MALFORMED) as error:
         print(f"packages of earlier runs were not removed: {error}", file=sys.stderr)
-    return 0
 
 
 def create_root(user: str) -> None:
-    done = programs.run(*as_root("install", "-d", "-m", "755", "-o", user, paths.PACKAGES))
-    if done.returncode:
-        raise UserError(f"{paths.PACKAGES} cannot be created: {programs.last_line(done.stderr)}")
+    install_folder = as_root("install", "-d", "-m", "755", "-o", user, paths.PACKAGES)
+    programs.check(*install_folder, failing=f"{paths.PACKAGES} cannot be created")
 
 
 def install(packages: Packages, archive: str, folder: Folder) -> None:
@@ -181,9 +179,8 @@ def install(packages: Packages, archive: str, folder: Folder) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{packages.digest}.", dir=paths.PACKAGES) as temporary:
             new = f"{temporary}/new"
             os.mkdir(new)
-            unpacked = programs.run("tar", "-xf", archive, "--no-same-owner", "-C", new)
-            if unpacked.returncode:
-                raise UserError(f"{archive} cannot be unpacked: {programs.last_line(unpacked.stderr)}")
+            unpack = ("tar", "-xf", archive, "--no-same-owner", "-C", new)
+            programs.check(*unpack, failing=f"{archive} cannot be unpacked")
             # tar has set the time of the build.
             os.utime(new)
             os.rename(new, packages.folder)
@@ -268,9 +265,7 @@ class Builder:
             self.pip_install("--target", self.target, "--no-deps", "-r", pins_file)
             self.check()
         partial = f"{archive}.partial"
-        packed = programs.run("tar", "-cf", partial, "-C", self.target, ".")
-        if packed.returncode:
-            raise UserError(f"{partial} cannot be written: {programs.last_line(packed.stderr)}")
+        programs.check("tar", "-cf", partial, "-C", self.target, ".", failing=f"{partial} cannot be written")
         os.rename(partial, archive)
 
     def renew_pip(self) -> None:
@@ -385,12 +380,9 @@ class Builder:
         """Run a command. Raise UserError with the reason that it has printed if it fails."""
         environment = {**self.environment, **variables}
         with tempfile.TemporaryFile("w+", dir=self.temporary, encoding="utf-8", errors="replace") as output:
-            options: dict[str, Any] = {"cwd": self.temporary, "env": environment, "stdin": subprocess.DEVNULL}
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
             try:
-                done = subprocess.run(
-                    command, stdout=output, stderr=subprocess.STDOUT, timeout=SECONDS, check=False, **options
-                )
-                code = done.returncode
+                code = subprocess.call(command, cwd=self.temporary, env=environment, timeout=SECONDS, **streams)
             except subprocess.TimeoutExpired:
                 code = None
             output.seek(0)
