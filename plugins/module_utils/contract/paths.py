@@ -71,6 +71,11 @@ def dataset(efs_mount: str, data: str) -> str:
     return data if data.startswith("/") else f"{efs_mount}/data/{data}"
 
 
+def is_in_environment(python: str) -> bool:
+    """Return whether a Python is that of an environment of this collection, and not the user's own."""
+    return python.startswith(f"{ENVIRONMENTS}/")
+
+
 def runs(efs_mount: str, cluster: str) -> str:
     return f"{efs_mount}/runs/{cluster}"
 

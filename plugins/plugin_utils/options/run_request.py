@@ -75,7 +75,7 @@ def run_plan(
     with_gpus = all(gpus.get(name) for name in chosen) and not processor
     preflight = with_gpus if options["preflight"] is None else options["preflight"]
     connected = len(chosen) > 1 or (with_gpus and any((gpus[name] or 0) > 1 for name in chosen))
-    foreign_python = resumed.get("python") and not resumed["python"].startswith(f"{paths.ENVIRONMENTS}/")
+    foreign_python = resumed.get("python") and not paths.is_in_environment(resumed["python"])
     installs_framework = not (options["python"] or foreign_python)
     gpu_problem = ""
     notes: list[str] = []

@@ -58,7 +58,7 @@ def _is_job(argv: Sequence[str]) -> bool:
     if program in argv:
         command = argv[argv.index(program) + 1 :]
         return command[:1] in (["data"], ["unpack"]) or command[:2] == ["run", "create"]
-    return "pip" in argv and argv[0].startswith(f"{paths.ENVIRONMENTS}/")
+    return "pip" in argv and paths.is_in_environment(argv[0])
 
 
 def _gpus() -> tuple[list[dict[str, int]], list[str]]:

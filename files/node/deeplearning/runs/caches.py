@@ -39,6 +39,6 @@ def variables(folder: str, start: Mapping[str, Any], gpus: int) -> dict[str, str
         # By default it keeps 1 GiB.
         result |= {"CUDA_CACHE_PATH": f"{folder}/cuda", "CUDA_CACHE_MAXSIZE": str(CUDA_BYTES)}
     # The collection's Python was compiled when it was installed. With a prefix, each node would compile it again.
-    if start["folder"] != paths.TRAINERS or not start["python"].startswith(f"{paths.ENVIRONMENTS}/"):
+    if start["folder"] != paths.TRAINERS or not paths.is_in_environment(start["python"]):
         result["PYTHONPYCACHEPREFIX"] = f"{folder}/python"
     return result

@@ -156,8 +156,7 @@ def resumed_run(
         resumed["requirements"] = packages.checksum(packages.text_of(request))
     if "data" in request:
         resumed["own_copy"] = request.get("own_copy")
-    is_own = not run["python"].startswith(f"{paths.ENVIRONMENTS}/")
-    python = request.get("python") or (run["python"] if is_own else None)
+    python = request.get("python") or (None if paths.is_in_environment(run["python"]) else run["python"])
     checked = {key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")}
     run_request.require_consistent({**checked, "python": python, "requirements": resumed.get("requirements")})
     resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)

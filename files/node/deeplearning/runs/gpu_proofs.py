@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deeplearning import safe_files
 from deeplearning.contract import atomic_file, gpu_proof, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.gpus import nvml
 from deeplearning.runs import units
 from deeplearning.runs.folder import Folder
+from deeplearning.safe_paths import json_object
 
 NAME = "gpu-proofs"
 PROOF = {"problem": schema.string, "run": schema.string}
@@ -50,18 +50,19 @@ def require(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> None
 
 def key_of(run: dict[str, Any], folder: Folder, python: str, gpus: int) -> str:
     """Return a name for what a proof is about. What the user brings may change, so its proof is of one run alone."""
-    brings = [] if _is_ours(python) and not folder.environment() else [start_of(run)]
-    marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER)) if _is_ours(python) else None
+    is_ours = paths.is_in_environment(python)
+    brings = [] if is_ours and not folder.environment() else [start_of(run)]
+    marker = atomic_file.read_or_none(str(Path(python).parents[1] / paths.MARKER)) if is_ours else None
     facts = [run["framework"], python, marker, gpus, gpu_proof.driver_version(), brings]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Make a proof, and write what it has shown: `deeplearning run prove FOLDER PYTHON GPUS KEY`."""
     path, python, gpus, key = argv
     folder = Folder(path)
     run, own, driver = folder.run(), folder.environment(), gpu_proof.driver_version()
-    is_own = not _is_ours(python)
+    is_own = not paths.is_in_environment(python)
     node = gpu_proof.NodeGpus(run["framework"], python, int(gpus), driver, variables=own, own_python=is_own)
     # As the wrapper sets it for the run's processes.
     search = f"{os.path.dirname(python)}:{os.environ.get('PATH', os.defpath)}"
@@ -74,24 +75,19 @@ def main(argv: list[str]) -> int:
     # Without reading what is there: training code may have put a pipe or a link in its place.
     atomic_file.replace(_file(key), json.dumps({"problem": problem, "run": start_of(run)}).encode())
     print(problem or "nothing is wrong", file=sys.stderr)
-    return 0
 
 
 def _read(key: str) -> dict[str, Any]:
     """Return a proof; empty if it is missing or malformed. Training code may write in the folder of the run's user."""
     try:
-        return schema.validate_part(json.loads(safe_files.read(_file(key))), PROOF, "the proof")
-    except (OSError, ValueError, RecursionError, UserError):
+        return schema.validate_part(json_object(Path(_file(key))), PROOF, "the proof")
+    except UserError:
         return {}
 
 
 def start_of(run: dict[str, Any]) -> str:
     """Return what differs between two runs, and between a run and the same one after it was resumed."""
     return f"{run['run_id']} {run['asked_at']}"
-
-
-def _is_ours(python: str) -> bool:
-    return python.startswith(f"{paths.ENVIRONMENTS}/")
 
 
 def _file(key: str) -> str:
