@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from deeplearning.runs.plan import WORKER, Plan, Process
 
@@ -49,8 +50,7 @@ def only_gpu(plan: Plan, process: Process, environment: Mapping[str, str]) -> in
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read().strip()
+    return Path(path).read_text(encoding="ascii").strip()
 
 
 def _processors(text: str) -> set[int]:

@@ -43,19 +43,21 @@ def of_attempts(
         return None
     try:
         amounts = [_amount(run.get("prices") or {}, attempt) for attempt in (*earlier, *attempts)]
-        known = [amount for amount in amounts if amount is not None]
-        if len(known) < len(amounts):
-            return None
         at_end = None
         if attempts[-1]["ended"] is None and seconds_left is not None:
-            hourly = run_cost.hourly(run["prices"], attempts[-1]["machines"]) or 0.0
-            at_end = sum(known) + hourly * seconds_left / 3600
-        return {"so_far": sum(known), "at_end": at_end}
+            at_end = sum(amounts) + _hourly(run["prices"], attempts[-1]) * seconds_left / 3600
+        return {"so_far": sum(amounts), "at_end": at_end}
     except MALFORMED:
         return None
 
 
-def _amount(prices: Mapping[str, float], attempt: Mapping[str, Any]) -> float | None:
-    hourly = run_cost.hourly(prices, attempt["machines"])
+def _amount(prices: Mapping[str, float], attempt: Mapping[str, Any]) -> float:
     end = time.time() if attempt["ended"] is None else parse_time(attempt["ended"])
-    return None if hourly is None else hourly * max(0.0, end - parse_time(attempt["started"])) / 3600
+    return _hourly(prices, attempt) * max(0.0, end - parse_time(attempt["started"])) / 3600
+
+
+def _hourly(prices: Mapping[str, float], attempt: Mapping[str, Any]) -> float:
+    hourly = run_cost.hourly(prices, attempt["machines"])
+    if hourly is None:
+        raise ValueError("the price of a machine is not known")
+    return hourly

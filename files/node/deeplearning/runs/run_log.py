@@ -49,7 +49,7 @@ class RunLog:
     def event(self, event: str, **details: Any) -> None:
         self._event_count += 1
         line = json.dumps({"n": self._event_count, "time": round(time.time(), 3), "event": event, **details})
-        with self.reported_write_errors(), self._closed_on_error():
+        with self._writing_events():
             if self._events is None:
                 # Without a buffer: those who follow the run read each event at once.
                 self._events = open(self._folder.file("events.jsonl"), "ab", buffering=0)  # noqa: SIM115
@@ -76,7 +76,7 @@ class RunLog:
     def save(self) -> None:
         """Write the state, and have the file system store all events until now: the next master reads both."""
         self._pending, self._saved = False, time.monotonic()
-        with self.reported_write_errors(), self._closed_on_error():
+        with self._writing_events():
             if self._events is not None:
                 os.fsync(self._events.fileno())
         with self.reported_write_errors():
@@ -95,16 +95,16 @@ class RunLog:
             self.report_write_error(error)
 
     @contextlib.contextmanager
-    def _closed_on_error(self) -> Iterator[None]:
-        """Let the next event open the file of events anew: on NFS, a stale handle stays stale."""
+    def _writing_events(self) -> Iterator[None]:
+        """Report write errors. Let the next event open the file of events anew: on NFS, a stale handle stays stale."""
         try:
             yield
-        except OSError:
+        except OSError as error:
             events, self._events = self._events, None
             with contextlib.suppress(OSError):
                 if events is not None:
                     events.close()
-            raise
+            self.report_write_error(error)
 
     def report_write_error(self, error: OSError) -> None:
         text = f"{self._folder.path} cannot be written: {error.strerror}. Logs and events are incomplete."

@@ -26,6 +26,8 @@ POLL_SECONDS = 0.5
 VANISHED_SECONDS = 3.0
 """Seconds without a unit and without a result after which a run is lost. A new run may be about to start."""
 LOST_CODE = 1
+UNKNOWN = {"reason": "", "attempt": 0, "processes": [], "progress": None, "stalled_seconds": 0}
+"""The details of a run whose state does not have them."""
 MOST_PROCESSES = 64
 """The output of so many processes is followed: each poll opens all of their logs."""
 EVALUATION_BYTES = 64 * 1024 * 1024
@@ -94,12 +96,8 @@ def detail(folder: Folder) -> dict[str, Any]:
         "schema": 1,
         "run": folder.run(),
         "state": state_of(folder),
-        "reason": state.get("reason", ""),
-        "attempt": state.get("attempt", 0),
-        "processes": state.get("processes", []),
-        "progress": state.get("progress"),
+        **{key: state.get(key, default) for key, default in UNKNOWN.items()},
         "stall": run_stall.find(state),
-        "stalled_seconds": state.get("stalled_seconds", 0),
         "checkpoints": folder.checkpoints(),
         "result": folder.result(),
     }
@@ -148,8 +146,7 @@ def follow(folder: Folder, after: int, with_output: bool) -> Iterator[dict[str, 
         for event in folder.events():
             if event["n"] <= after:
                 output.handle_event(event)
-        for _unused in output.new_lines():
-            pass
+        deque(output.new_lines(), maxlen=0)
     missing_since = time.monotonic()
     while True:
         for event in folder.events(after):

@@ -160,20 +160,14 @@ class Child:
             )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
-        signal.signal(signal.SIGUSR1, self._request_stacks)
-        signal.signal(signal.SIGUSR2, self._end)
+        signal.signal(signal.SIGUSR1, lambda _number, _frame: self._stacks.request(self._child.pid))
+        # mpirun passes no SIGTERM on: at its own one, it kills a second later.
+        signal.signal(signal.SIGUSR2, lambda _number, frame: self._pass_on(signal.SIGTERM, frame))
         report(pid=self._child.pid)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, number)
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        # mpirun passes no SIGTERM on: at its own one, it kills a second later.
-        self._pass_on(signal.SIGTERM, frame)
-
-    def _request_stacks(self, number: int, frame: FrameType | None) -> None:
-        self._stacks.request(self._child.pid)
 
     def wait(self) -> int:
         """Report all output. Return the exit code as a shell does: 128 + n for signal n."""
