@@ -81,7 +81,7 @@ class Master:
             plans.Node(each.alias, f"10.0.{each.rank // 256}.{each.rank % 256}", GPUS, "ens32", ports, 32)
             for each in members
         ]
-        allocation = Allocation(surveyed, 1, {node.name: "boot" for node in surveyed}, surveyed[0].name)
+        allocation = Allocation(surveyed, 1, {node.name: "boot" for node in surveyed})
         self.attempt = Attempt(0, CONFIG, self.folder, run, allocation, RunLog(self.folder), lambda: False)
         self.ranks = len(self.attempt.plan.processes)
 

@@ -74,7 +74,7 @@ def started(
 ) -> Attempt:
     """An attempt of two nodes whose processes are sent messages by `send`."""
     nodes = [Node(f"deeplearning-worker{n}", f"10.0.0.{n}", ports=(20000, 20001, 20002, 20003)) for n in (1, 2)]
-    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1", machines or {})
+    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, machines or {})
     return Attempt(0, config, run, run.run(), allocation, RunLog(run), lambda: stop)
 
 

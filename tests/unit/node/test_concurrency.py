@@ -45,11 +45,11 @@ class Crowd:
 
 
 def survey_all(aliases: list[str]) -> None:
-    survey.survey_nodes([member(rank) for rank in range(1, NODES + 1)], Folder("/r1"), "/p", 2, "i-1")
+    survey.survey_nodes([member(rank) for rank in range(1, NODES + 1)], Folder("/r1"), "/p", 2)
 
 
 def stop_all(aliases: list[str]) -> None:
-    survey.stop_leftovers(dict.fromkeys(aliases, ""), "deeplearning-master", "r1")
+    survey.stop_leftovers(dict.fromkeys(aliases, ""), "r1")
 
 
 def measure_pairs(aliases: list[str]) -> None:

@@ -243,13 +243,13 @@ def test_a_silent_node_does_not_count_as_one_without_faults() -> None:
 
 
 def test_a_node_that_gives_no_answer_is_left_out_of_the_judgment(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(command: Sequence[str], seconds: float) -> str:
-        if "w3" in command:
+    def answer(node: str, command: Sequence[str], seconds: float) -> str:
+        if node == "w3":
             raise Unanswered(" within 40 s")
         return json.dumps(asdict(Evidence(8, 9, (BUS,), ())))
 
     monkeypatch.setattr(blames, "output_of", answer)
-    verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), "w1", lambda: False)
+    verdict = blames.of_attempt(dict.fromkeys(("w1", "w2", "w3"), Evidence()), lambda: False)
     assert not verdict.at_fault and "all 2 nodes that answer" in verdict.reason
     note = "w3 does not say what its GPUs report, so nothing is blamed on it: no answer within 40 s"
     assert verdict.notes == [note]

@@ -72,10 +72,9 @@ class World:
         folder: Folder,
         python: str,
         ports: int,
-        own: str,
         stop_requested: Callable[[], bool],
     ) -> list[NodeSurvey]:
-        self.asked.append((folder.id, python, ports, own))
+        self.asked.append((folder.id, python, ports))
         return [self.surveys(member) for member in members]
 
     def wait(
@@ -136,7 +135,7 @@ def test_all_nodes_are_surveyed_and_reserved_at_once(world: World) -> None:
     world.current = replace(listed(world), members=tuple(replace(each, instance_type=kind) for each, kind in ranked))
     allocation = world.wait()
     assert allocation and names(allocation) == NAMES and world.slept == [] and world.reports == []
-    assert allocation.generation == 3 and allocation.master == NAMES[0] and allocation.machines == {"a.x": 2, "b.x": 2}
+    assert allocation.generation == 3 and allocation.machines == {"a.x": 2, "b.x": 2}
     assert allocation.boot_ids == {f"deeplearning-worker{rank}": f"boot-{rank}" for rank in range(1, 5)}
     assert world.reserved == [NAMES, NAMES]
 
@@ -155,7 +154,7 @@ def test_all_nodes_are_surveyed_and_reserved_at_once(world: World) -> None:
 def test_there_are_ports_for_all_processes(world: World, gpus: int, run: dict[str, Any], ports: int) -> None:
     world.current = replace(listed(world), members=tuple(member(rank, gpus=gpus) for rank in range(1, 5)))
     world.wait(**run)
-    assert world.asked == [("r1", "/p/bin/python", ports, "i-00000001")]
+    assert world.asked == [("r1", "/p/bin/python", ports)]
 
 
 @pytest.mark.parametrize(("most", "count"), [(None, 4), (3, 3), (4, 4), (6, 4)])

@@ -153,7 +153,7 @@ def run(tmp_path: Path) -> Folder:
 
 def attempt_of(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attempts.Attempt:
     surveyed = [replace(node, ports=(20000, 20001, 20002)) for node in nodes(4, 4)]
-    allocation = Allocation(surveyed, 3, {node.name: "boot" for node in surveyed}, "deeplearning-worker1")
+    allocation = Allocation(surveyed, 3, {node.name: "boot" for node in surveyed})
     attempt = attempts.Attempt(0, CONFIG, run, run.run(), allocation, RunLog(run), lambda: False)
     words = [sys.executable, "-c", STAND_IN, str(tmp_path / "pid")]
     monkeypatch.setattr(mpirun, "command", lambda *_unused: words)

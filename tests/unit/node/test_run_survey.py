@@ -51,7 +51,7 @@ def with_gpus(count: Any) -> dict[str, Any]:
 def survey_of(monkeypatch: pytest.MonkeyPatch, answer: Any, ports: int = 2) -> NodeSurvey:
     done = subprocess.CompletedProcess("ssh", 0, json.dumps(answer), "")
     monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
-    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", ports, "i-00000001")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", ports)
     return result
 
 
@@ -108,7 +108,7 @@ def test_a_node_replaces_what_is_not_printable(
     monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
     monkeypatch.setattr(survey, "require_basics", Mock(side_effect=Unfit("b\x9b1m\udcff")))
-    assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"])
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["held"], answer["problem"]) == ("a\ufffd[1m", "b\ufffd1m\ufffd")
 
@@ -117,17 +117,17 @@ def test_the_reason_of_a_node_that_does_not_answer_is_printable(monkeypatch: pyt
     done = subprocess.CompletedProcess("ssh", 255, "", "x\n\x1b]52;c;x\x9b1m\n")
     monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
     with pytest.raises(survey.Unanswered, match=r"^: \ufffd\]52;c;x\ufffd1m$"):
-        survey.output_of(["ssh"], 1)
+        survey.output_of("w2", ["true"], 1)
 
 
 def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "bin", monkeypatch, ssh="printf '\\377'; printf 'x\\377\\n' >&2; exit $CODE")
     monkeypatch.setenv("CODE", "0")
-    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     assert "deeplearning-worker2 has another version of our programs" in result.problem
-    assert survey.stop_leftovers({"w2": "0f-1"}, "w1", "r1") == {"w2": "it has booted since"}
+    assert survey.stop_leftovers({"w2": "0f-1"}, "r1") == {"w2": "it has booted since"}
     monkeypatch.setenv("CODE", "255")
-    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     assert result.problem == "deeplearning-worker2 does not answer: x\ufffd."
 
 
@@ -328,7 +328,7 @@ def test_a_survey_opens_nvidias_library_once(
     as_sudo(monkeypatch, capsys)
     proved: list[int] = []
     monkeypatch.setattr(survey.gpu_proofs, "require", lambda run, folder, python, gpus: proved.append(gpus))
-    assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+    survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"])
     answer = json.loads(capsys.readouterr().out)
     assert (answer["faults"]["answering"], proved, len(readings)) == (3, [3], 1)
 
@@ -338,10 +338,10 @@ def test_an_answer_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pyte
     install(tmp_path / "bin", monkeypatch, ssh=f"exec cat /dev/zero >&{stream}")
     for name in ("SURVEY_SECONDS", "STOP_SECONDS"):
         monkeypatch.setattr(survey, name, 30 if stream == 1 else 3)
-    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2, "i-00000001")
+    (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 3 s"
     assert result.problem == f"deeplearning-worker2 does not answer{why}."
-    assert survey.stop_leftovers({"w2": "0f-1"}, "w1", "r1") == {"w2": f"it does not answer{why}"}
+    assert survey.stop_leftovers({"w2": "0f-1"}, "r1") == {"w2": f"it does not answer{why}"}
 
 
 def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPat
         return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
 
     monkeypatch.setattr(bounded_program, "run", answer)
-    survey.survey_nodes([member(2), member(3, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
+    survey.survey_nodes([member(2), member(3, gpus=8)], Folder("/r1"), "/p", 2)
     assert limits == pytest.approx({"deeplearning-worker2": 8.0, "deeplearning-worker3": 40.0}, abs=6)
     assert 30 <= nvml.ANSWER_SECONDS < 40
 
@@ -367,7 +367,7 @@ def test_a_node_that_does_not_answer_has_a_problem(monkeypatch: pytest.MonkeyPat
         return subprocess.CompletedProcess(command, code, json.dumps(SURVEY), printed)
 
     monkeypatch.setattr(bounded_program, "run", answer)
-    surveys = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2, "i-1")
+    surveys = survey.survey_nodes([member(rank) for rank in (2, 3, 4)], Folder("/r1"), "/p", 2)
     assert [each.problem for each in surveys] == [
         "deeplearning-worker2 does not answer within 8 s.",
         "deeplearning-worker3 does not answer: Permission denied..",
@@ -401,7 +401,7 @@ def test_a_node_with_a_problem_is_described(
 ) -> None:
     done = subprocess.CompletedProcess("ssh", 0, json.dumps({**SURVEY, **changes}), "")
     monkeypatch.setattr(bounded_program, "run", lambda command, seconds: done)
-    (survey_of_node,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2, "i-1")
+    (survey_of_node,) = survey.survey_nodes([member(2, gpus=8)], Folder("/r1"), "/p", 2)
     assert (survey_of_node.problem, survey_of_node.is_preparing, bool(survey_of_node.node)) == (problem, copies, True)
     assert survey_of_node.is_held is ("held" in changes)
 
@@ -427,7 +427,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
     monkeypatch.setattr(survey.gpu_proofs, "require", Mock())
 
     def answer() -> dict[str, Any]:
-        assert survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+        survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"])
         return schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
 
     name = Path("/proc/self/comm").read_text().strip()
@@ -490,7 +490,7 @@ def test_this_machine_is_asked_without_ssh(monkeypatch: pytest.MonkeyPatch) -> N
         return subprocess.CompletedProcess(command, 0, json.dumps(SURVEY), "")
 
     monkeypatch.setattr(bounded_program, "run", answer)
-    survey.survey_nodes([member(1), member(2)], Folder("/efs/runs/c/r1"), "/p y", 2, member(1).instance_id)
+    survey.survey_nodes([member(1), member(2)], Folder("/efs/runs/c/r1"), "/p y", 2)
     own, other = sorted(map(tuple, commands), key=len)[::-1]
     own, other = (own, other) if own[0] == paths.PROGRAM else (other, own)
     words = ("run", "survey", "r1", "/efs/runs/c/r1")
@@ -506,7 +506,7 @@ def test_nodes_are_asked_for_packages_if_the_run_has_requirements(
     answer = subprocess.CompletedProcess((), 0, json.dumps(SURVEY), "")
     monkeypatch.setattr(bounded_program, "run", lambda command, _seconds: commands.append(command) or answer)
     for _time in range(2):
-        survey.survey_nodes([member(1)], Folder(str(tmp_path)), "/p", 2, member(1).instance_id)
+        survey.survey_nodes([member(1)], Folder(str(tmp_path)), "/p", 2)
         (tmp_path / "requirements.txt").touch()
     assert ["--packages" in command for command in commands] == [False, True]
 
@@ -541,7 +541,7 @@ def test_a_node_answers_what_it_lacks(
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
     address = "192.0.2.1" if broken == "address" else "127.0.0.1"
-    assert survey.main(["r1", folder, python, address, "2"]) == 0
+    survey.main(["r1", folder, python, address, "2"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
     assert answer["preparing"] == {"": "tensorflow is copied", "proof": "its GPUs are tested"}.get(broken, "")
@@ -573,5 +573,6 @@ def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.Monk
         return subprocess.CompletedProcess(command, 0, "boot-2\n" if "booted" in command else "boot-1\n", "")
 
     monkeypatch.setattr(bounded_program, "run", answer)
-    lost = survey.stop_leftovers(dict.fromkeys(("here", "well", "booted", "silent"), "boot-1"), "here", "r1")
+    nodes = ("deeplearning-worker1", "well", "booted", "silent")
+    lost = survey.stop_leftovers(dict.fromkeys(nodes, "boot-1"), "r1")
     assert lost == {"booted": "it has booted since", "silent": "it does not answer within 5 s"}

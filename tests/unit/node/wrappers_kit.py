@@ -72,7 +72,7 @@ def three_processes(
     run.write("run.json", {**record, "python": sys.executable, **changes})
     run.write("environment.json", {"environment": {}})
     nodes = [Node(f"deeplearning-worker{n}", f"127.0.0.{n}", ports=(20000, 20001)) for n in (1, 2, 3)]
-    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes}, "deeplearning-worker1")
+    allocation = Allocation(nodes, 3, {node.name: "boot" for node in nodes})
     attempt = Attempt(0, CONFIG, run, run.run(), allocation, RunLog(run), stop_requested)
     mpirun: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen

@@ -171,8 +171,6 @@ class Allocation:
     nodes: list[Node]
     generation: int
     boot_ids: dict[str, str]
-    master: str
-    """This machine's own name."""
     machines: dict[str, int] = field(default_factory=dict)
     """The number of nodes of each instance type."""
     evidence: dict[str, Evidence] = field(default_factory=dict)
@@ -291,7 +289,7 @@ class Allocator:
         ports = self._port_count(selected)
         python, surveys = self.run["python"], None
         with suppress(Stopped):
-            surveys = survey_nodes(selected, self.folder, python, ports, instance_id(), self.stop_requested)
+            surveys = survey_nodes(selected, self.folder, python, ports, self.stop_requested)
         # This machine may have been suspended meanwhile.
         if is_superseded(self.config):
             raise Superseded
@@ -316,7 +314,6 @@ class Allocator:
             nodes=[survey.node for survey in usable if survey.node],
             generation=members.generation,
             boot_ids={survey.member.alias: survey.boot_id for survey in usable},
-            master=this_member(members).alias,
             machines=dict(Counter(survey.member.instance_type for survey in usable)),
             evidence={survey.member.alias: survey.evidence for survey in usable if survey.evidence.answering},
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
-from deeplearning.contract import run_cost
+from deeplearning.contract import hosts, run_cost
 from deeplearning.contract.run_request import stop_seconds
 from deeplearning.runs import blame, costs, efa, mpirun, script, units
 from deeplearning.runs import plan as plans
@@ -171,10 +171,10 @@ class ProcessTable:
             if line.strip(" -\0") and _HARMLESS not in line:
                 self._mpirun_log.line(time.time(), line)
 
-    def failure_from_mpirun(self, node: str) -> dict[str, Any]:
+    def failure_from_mpirun(self) -> dict[str, Any]:
         """Return the failure if only mpirun noticed it: a process ended without a message, or did not start."""
         tail = list(self._mpirun_log.tail)
-        return {"node": node, "role": "mpirun", "rank": 0, "exit_code": 1, "signal": None, "tail": tail}
+        return {"node": hosts.MASTER, "role": "mpirun", "rank": 0, "exit_code": 1, "signal": None, "tail": tail}
 
     def _update(self, number: int, **changes: Any) -> None:
         self.statuses[number].update(changes)
@@ -240,7 +240,7 @@ class Attempt:
         self.progress.close()
         self._check_mastership()
         # What mpirun could not stop.
-        lost = stop_leftovers(self.allocation.boot_ids, self.allocation.master, self.folder.id)
+        lost = stop_leftovers(self.allocation.boot_ids, self.folder.id)
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         self.stall.end()
@@ -251,7 +251,7 @@ class Attempt:
         """Return the outcome of a failure with whose fault it is."""
         verdict = None
         with contextlib.suppress(Stopped):
-            verdict = blame.of_attempt(self.allocation.evidence, self.allocation.master, self.stop_requested)
+            verdict = blame.of_attempt(self.allocation.evidence, self.stop_requested)
         # This machine may have been suspended meanwhile.
         self._check_mastership()
         if verdict is None:
@@ -406,5 +406,5 @@ class Attempt:
         if failure:
             reason = self.processes.failure_reason
             return AttemptOutcome(FAILED, failure["exit_code"], failure, progress=progress, reason=reason)
-        failure = self.processes.failure_from_mpirun(self.allocation.master)
+        failure = self.processes.failure_from_mpirun()
         return AttemptOutcome(FAILED, exit_code or 1, failure, progress=progress)

@@ -6,7 +6,6 @@ Each node answers for itself alone, so a hostile one can only have itself held.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +16,7 @@ from deeplearning.gpus import evidence as evidences
 from deeplearning.gpus.evidence import Evidence
 from deeplearning.gpus.faults import MOST_TEXT, PROGRAM, Fault
 from deeplearning.programs import printable
-from deeplearning.runs.survey import GPU_SURVEY_SECONDS, SSH, Unanswered, output_of
+from deeplearning.runs.survey import GPU_SURVEY_SECONDS, Unanswered, output_of
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,8 @@ def blame(evidence: Mapping[str, Sequence[Fault] | None]) -> Blame:
     """Judge a failed attempt. `evidence`: of each node with GPUs, the faults that are new since the attempt began, or
     None if it does not answer."""
     answers = {node: faults for node, faults in evidence.items() if faults is not None}
-    faulty = {
-        node: ", ".join(fault.text for fault in faults if fault.is_the_nodes)
-        for node, faults in answers.items()
-        if any(fault.is_the_nodes for fault in faults)
-    }
+    own = {node: [fault.text for fault in faults if fault.is_the_nodes] for node, faults in answers.items()}
+    faulty = {node: ", ".join(texts) for node, texts in own.items() if texts}
     if len(faulty) == len(answers) > 1:
         node, text = next(iter(faulty.items()))
         nodes = "nodes" if len(answers) == len(evidence) else "nodes that answer"
@@ -52,14 +48,14 @@ def blame(evidence: Mapping[str, Sequence[Fault] | None]) -> Blame:
     return Blame(reason=next((f"{node}: {fault.text}, the program's fault" for node, fault in programs), ""))
 
 
-def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Callable[[], bool]) -> Blame:
+def of_attempt(before: Mapping[str, Evidence], stop_requested: Callable[[], bool]) -> Blame:
     """Ask the nodes of a failed attempt, and hold those at fault. `before`: what each with GPUs showed before it."""
 
     def new_faults(node: str, seconds: float) -> list[Fault] | str:
         """Return a sentence if there is no usable answer."""
         arguments = ["faults", "--after", str(before[node].message)]
         try:
-            now = evidences.parse(json.loads(_ask(node, master, arguments, seconds)), f"the faults of {node}")
+            now = evidences.parse(json.loads(_ask(node, arguments, seconds)), f"the faults of {node}")
         except Unanswered as error:
             return f"{node} does not say what its GPUs report, so nothing is blamed on it: no answer{error}"
         except (UserError, ValueError, RecursionError) as error:
@@ -69,7 +65,7 @@ def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Call
     def hold(node: str, seconds: float) -> str:
         """If this fails, the node may be selected again, as often as the run may be started again."""
         try:
-            _ask(node, master, ["hold", verdict.at_fault[node][:MOST_TEXT]], seconds)
+            _ask(node, ["hold", verdict.at_fault[node][:MOST_TEXT]], seconds)
         except Unanswered as error:
             return f"{node} is at fault and cannot be held: no answer{error}"
         return ""
@@ -80,6 +76,5 @@ def of_attempt(before: Mapping[str, Evidence], master: str, stop_requested: Call
     return replace(verdict, notes=[text for text in (*answers.values(), *failures) if isinstance(text, str) and text])
 
 
-def _ask(node: str, master: str, arguments: Sequence[str], seconds: float) -> str:
-    command = ["sudo", "-n", paths.PROGRAM, "gpus", *arguments]
-    return output_of(command if node == master else [*SSH, node, shlex.join(command)], seconds)
+def _ask(node: str, arguments: Sequence[str], seconds: float) -> str:
+    return output_of(node, ["sudo", "-n", paths.PROGRAM, "gpus", *arguments], seconds)

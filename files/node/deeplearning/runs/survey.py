@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning import concurrency, programs
-from deeplearning.contract import bounded_program, paths, schema
+from deeplearning.contract import bounded_program, hosts, paths, schema
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import RECORDS
 from deeplearning.data import staging
@@ -93,19 +93,15 @@ def survey_nodes(
     folder: Folder,
     python: str,
     ports: int,
-    own_instance: str,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> list[NodeSurvey]:
-    """Survey all these members. `own_instance` is this machine's instance id."""
     command = [paths.PROGRAM, "run", "survey", folder.id, folder.path, python]
     if os.path.exists(folder.file(packages.FILE)):
         # A node with an older program, which would start without them, refuses the option.
         command.append("--packages")
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
-        argv = [*command, member.private_ip, str(ports)]
-        is_local = member.instance_id == own_instance
-        return _survey(member, argv if is_local else [*SSH, member.alias, shlex.join(argv)], ports, seconds)
+        return _survey(member, [*command, member.private_ip, str(ports)], ports, seconds)
 
     seconds = max(map(_seconds, members))
     return refuse_other_environments(concurrency.ask_nodes(survey, members, seconds, stop_requested))
@@ -124,16 +120,18 @@ def refuse_other_environments(surveys: Sequence[NodeSurvey]) -> list[NodeSurvey]
     """Let nodes whose environment differs from that of most nodes take no part; of as many, the first is right."""
     counts = Counter(survey.environment for survey in surveys if not survey.problem)
     usual = max(counts, key=counts.__getitem__, default="")
-    judged = list(surveys)
-    for number, survey in enumerate(surveys):
-        if not survey.problem and survey.environment != usual:
-            problem = (
-                f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
-                f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run "
-                "ansible-playbook deeplearning.aws.configure"
-            )
-            judged[number] = replace(survey, problem=problem)
-    return judged
+
+    def judge(survey: NodeSurvey) -> NodeSurvey:
+        if survey.problem or survey.environment == usual:
+            return survey
+        problem = (
+            f"{survey.member.alias}: it has {survey.environment or 'no environment'}, and other nodes have "
+            f"{usual or 'none'}: train.yml with `framework` installs the same on all nodes, or run "
+            "ansible-playbook deeplearning.aws.configure"
+        )
+        return replace(survey, problem=problem)
+
+    return list(map(judge, surveys))
 
 
 def problems_of(surveys: Sequence[NodeSurvey]) -> str:
@@ -150,11 +148,10 @@ def problems_of(surveys: Sequence[NodeSurvey]) -> str:
 
 def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) -> NodeSurvey:
     try:
-        output = output_of(command, min(seconds, _seconds(member)))
+        output = output_of(member.alias, command, min(seconds, _seconds(member)))
+        answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
     except Unanswered as error:
         return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
-    try:
-        answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
     except (ValueError, RecursionError, UserError) as error:
         problem = (
             f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
@@ -180,16 +177,9 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
     if is_in_use:
         problem = f"its {answer['in_use']}: end what is left there, and start the run again"
     is_preparing = problem == answer["preparing"] != ""
+    named = f"{member.alias}: {problem}" if problem else ""
     return NodeSurvey(
-        member,
-        node,
-        answer["boot_id"],
-        f"{member.alias}: {problem}" if problem else "",
-        is_preparing,
-        answer["environment"],
-        is_held,
-        is_in_use,
-        shown,
+        member, node, answer["boot_id"], named, is_preparing, answer["environment"], is_held, is_in_use, shown
     )
 
 
@@ -197,9 +187,11 @@ class Unanswered(Exception):
     """A command on a node has not ended in time or has failed; the text follows "does not answer"."""
 
 
-def output_of(command: Sequence[str], seconds: float) -> str:
+def output_of(node: str, command: Sequence[str], seconds: float) -> str:
+    """Return what a command prints on a node. Raise Unanswered. Only the master, which is this machine, asks nodes."""
     try:
-        done = bounded_program.run(command, seconds)
+        remote = [*SSH, node, shlex.join(command)]
+        done = bounded_program.run(command if node == hosts.MASTER else remote, seconds)
     except subprocess.TimeoutExpired:
         raise Unanswered(f" within {math.ceil(seconds)} s") from None
     except bounded_program.TooMuchOutput as error:
@@ -209,7 +201,7 @@ def output_of(command: Sequence[str], seconds: float) -> str:
     return done.stdout
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="deeplearning run survey")
     for name in ("run_id", "folder", "python", "address"):
         parser.add_argument(name)
@@ -249,7 +241,6 @@ def main(argv: list[str]) -> int:
         "faults": asdict(shown),
     }
     json.dump(answer, sys.stdout)
-    return 0
 
 
 def require_own_copy(run: dict[str, Any]) -> None:
@@ -303,7 +294,7 @@ def describe_environment(python: str) -> str:
 
     Machines with and without GPUs have different packages of the same versions.
     """
-    if not python.startswith(f"{paths.ENVIRONMENTS}/"):
+    if not paths.is_in_environment(python):
         return ""
     try:
         marker = json.loads(Path(python).parents[1].joinpath(paths.MARKER).read_text(encoding="utf-8"))
@@ -323,8 +314,7 @@ def require_horovod(environment: str) -> None:
 
 
 def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def interface_of(address: str) -> str:
@@ -347,21 +337,17 @@ def free_ports(count: int, run_id: str) -> list[int]:
         for port in [*range(start, LAST_PORT), *range(FIRST_PORT, start)]:
             if len(ports) == count:
                 break
-            probe = socket.socket()
-            try:
+            probe = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
                 probe.bind(("", port))
-            except OSError:
-                probe.close()
-                continue
-            held.enter_context(probe)
-            ports.append(port)
+                ports.append(port)
     return ports
 
 
-def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dict[str, str]:
+def stop_leftovers(boot_ids: Mapping[str, str], run_id: str) -> dict[str, str]:
     """Stop what is left of a run on its nodes. Return the nodes that were lost, each with the reason.
 
-    `boot_ids`: by node, the boot in which it was started; empty if that does not matter. `master`: this machine.
+    `boot_ids`: by node, the boot in which it was started; empty if that does not matter.
     A node that has rebooted, or another machine under its name, is lost as much as one that does not answer.
     """
 
@@ -369,7 +355,7 @@ def stop_leftovers(boot_ids: Mapping[str, str], master: str, run_id: str) -> dic
         stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
         script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
         try:
-            output = output_of(["/bin/sh", "-c", script] if node == master else [*SSH, node, script], seconds)
+            output = output_of(node, ["/bin/sh", "-c", script], seconds)
         except Unanswered as error:
             return f"it does not answer{error}"
         return "" if boot_ids[node] in ("", output.strip()) else "it has booted since"

@@ -15,7 +15,7 @@ from typing import Any
 
 from deeplearning import safe_paths
 from deeplearning.config import Config
-from deeplearning.contract import atomic_file, hosts
+from deeplearning.contract import atomic_file
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import stop_seconds
 from deeplearning.contract.schema import format_time, parse_time
@@ -250,7 +250,7 @@ def clean(run_id: str, config: Config) -> None:
     """Stop all that is left of a run on its nodes, however its unit has ended."""
     if find_run(config, run_id).attempts() and not is_superseded(config):
         nodes = (node.name for node in plan_of_run(run_id, config).nodes)
-        stop_leftovers(dict.fromkeys(nodes, ""), hosts.MASTER, run_id)
+        stop_leftovers(dict.fromkeys(nodes, ""), run_id)
 
 
 def recover(config: Config) -> None:
