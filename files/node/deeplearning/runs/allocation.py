@@ -157,10 +157,9 @@ def usable_nodes(
     usable, problems = [survey for survey in surveys if not survey.problem], problems_of(surveys)
     if len(usable) == len(surveys):
         return usable
-    if any(survey.is_preparing or (may_free and survey.is_in_use) for survey in surveys):
-        raise MustWait(problems)
-    if may_wait and any(survey.node is None for survey in surveys):
-        raise MustWait(problems)
+    for survey in surveys:
+        if survey.is_preparing or (may_free and survey.is_in_use) or (may_wait and survey.node is None):
+            raise MustWait(problems)
     if situation in (Situation.AFTER_LOSS, Situation.AFTER_HOLD) and len(usable) >= max(1, least):
         return usable
     raise MustWait(problems) if situation is Situation.AFTER_HOLD else UserError(problems)
@@ -206,13 +205,22 @@ class Allocator:
     def wait(self) -> Allocation | None:
         """Return None if the run is to be stopped."""
         while not self.stop_requested():
-            self._check_mastership()
+            superseded = is_superseded(self.config)
+            # A new master has not published a list yet, and sees another's.
+            if superseded and self.published:
+                raise Superseded
+            self.published = not superseded
             try:
                 members = read_applied()
                 this_member(members)
             except UserError as error:
-                self._wait_for_member_list(error)
+                # A master that has just booted has no list yet.
+                if not self.may_wait:
+                    raise (Superseded() if is_superseded(self.config) else error) from None
+                self.report(str(error))
+                time.sleep(LIST_PAUSE_SECONDS)
                 continue
+            # Again: this machine may have published its first list meanwhile.
             if members.published_by != instance_id() or is_superseded(self.config):
                 raise Superseded
             allocation = self._try(members)
@@ -236,22 +244,6 @@ class Allocator:
     @property
     def may_wait(self) -> bool:
         return time.monotonic() - self.since < self.longest_wait
-
-    def _check_mastership(self) -> None:
-        """Raise Superseded if this machine has been the master. A new master has not published a list yet."""
-        if not is_superseded(self.config):
-            self.published = True
-        elif self.published:
-            raise Superseded
-
-    def _wait_for_member_list(self, error: UserError) -> None:
-        """A master that has just booted has no list yet."""
-        if not self.may_wait:
-            if is_superseded(self.config):
-                raise Superseded
-            raise error
-        self.report(str(error))
-        time.sleep(LIST_PAUSE_SECONDS)
 
     def _try(self, members: Members) -> Allocation | None:
         """Return None if the run has to wait; the reason is reported."""

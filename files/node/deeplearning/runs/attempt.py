@@ -47,7 +47,6 @@ class AttemptState(Enum):
     RUNNING ──first failure or request to stop──> SAVING ──all processes ended or stop_seconds over──> STOPPING
     any other ──first failure or request to stop──> STOPPING
     any ──new master──> STOPPING
-    any ──mpirun has exited──> ENDED
     """
 
     STARTING = "mpirun is starting the processes"
@@ -55,7 +54,6 @@ class AttemptState(Enum):
     DRAINING = "the leading processes have succeeded, and servers may exit by themselves"
     SAVING = "all processes were asked to end, and may save first"
     STOPPING = "the attempt's unit is being stopped, and mpirun stops the processes on the other nodes"
-    ENDED = "mpirun has exited"
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,9 @@ class ProcessTable:
         self._expects_efa = efa.is_expected(plan, environment)
         self.network_note = efa.unwatched(plan, environment)
         """A sentence, if nothing checks which network is used."""
-        self._logs = [ProcessLog(run_log, folder, process.name, attempt) for process in plan.processes]
-        self._mpirun_log = ProcessLog(run_log, folder, "mpirun", attempt)
+        names = [*(process.name for process in plan.processes), "mpirun"]
+        self.logs = [ProcessLog(run_log, folder, name, attempt) for name in names]
+        """By the numbers of the processes in the plan. The last one is mpirun's."""
         self.statuses: list[dict[str, Any]] = [
             {**process.summary(), "pid": None, "state": "planned", "exit_code": None} for process in plan.processes
         ]
@@ -128,10 +127,6 @@ class ProcessTable:
         self.gpu_busy: Counter[int] = Counter()
         self.stopping = False
         """True if processes that end now are no failures."""
-
-    @property
-    def logs(self) -> list[ProcessLog]:
-        return [*self._logs, self._mpirun_log]
 
     @property
     def all_started(self) -> bool:
@@ -151,12 +146,12 @@ class ProcessTable:
         if not 0 <= number < len(self.statuses):
             return
         if "line" in message:
-            self._logs[number].line(message.get("time", time.time()), message["line"])
+            self.logs[number].line(message.get("time", time.time()), message["line"])
             self._check_network(number, message["line"])
         elif "stacks" in message:
-            self._logs[number].note(message.get("time", time.time()), message["stacks"])
+            self.logs[number].note(message.get("time", time.time()), message["stacks"])
         elif "note" in message:
-            self._logs[number].note(message.get("time", time.time()), [message["note"]])
+            self.logs[number].note(message.get("time", time.time()), [message["note"]])
         elif "gpu_busy" in message:
             self.gpu_busy[message["gpu_busy"]] += 1
         elif "pid" in message:
@@ -169,11 +164,11 @@ class ProcessTable:
     def handle_mpirun_output(self, data: bytes) -> None:
         for line in data.decode(errors="replace").splitlines():
             if line.strip(" -\0") and _HARMLESS not in line:
-                self._mpirun_log.line(time.time(), line)
+                self.logs[-1].line(time.time(), line)
 
     def failure_from_mpirun(self) -> dict[str, Any]:
         """Return the failure if only mpirun noticed it: a process ended without a message, or did not start."""
-        tail = list(self._mpirun_log.tail)
+        tail = list(self.logs[-1].tail)
         return {"node": hosts.MASTER, "role": "mpirun", "rank": 0, "exit_code": 1, "signal": None, "tail": tail}
 
     def _update(self, number: int, **changes: Any) -> None:
@@ -183,7 +178,7 @@ class ProcessTable:
         self._run_log.save_soon()
 
     def _fail(self, number: int, **changes: Any) -> None:
-        failure = {**_event_of(self.statuses[number]), **changes, "tail": list(self._logs[number].tail)}
+        failure = {**_event_of(self.statuses[number]), **changes, "tail": list(self.logs[number].tail)}
         self.failure = {key: value for key, value in failure.items() if key not in ("pid", "state")}
 
     def _check_network(self, number: int, line: str) -> None:
@@ -219,8 +214,8 @@ class Attempt:
         self.stall = StallDetector(self.plan.processes, self.run_log, self._request_stacks, hourly)
         self.state = AttemptState.STARTING
         self.superseded = False
-        self._drain_until = 0.0
-        self._save_until = 0.0
+        self._wait_until = 0.0
+        """How long servers may exit by themselves, or processes may save."""
         self._is_cut_off = False
         """True if processes are stopped before they have succeeded. One that saves may end with 0 then."""
         self._helpers: list[subprocess.Popen[bytes]] = []
@@ -234,7 +229,6 @@ class Attempt:
         exit_code = child.wait()
         for helper in self._helpers:
             helper.wait()
-        self.state = AttemptState.ENDED
         for log in self.processes.logs:
             log.close()
         self.progress.close()
@@ -279,9 +273,7 @@ class Attempt:
         sorter = mpirun.Sorter()
         last_tick = time.monotonic()
         with selectors.DefaultSelector() as selector:
-            for pipe in (child.stdout, child.stderr):
-                if pipe is None:
-                    raise ValueError("mpirun was started without a pipe for its output")
+            for pipe in filter(None, (child.stdout, child.stderr)):
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
                 ready = selector.select(POLL_SECONDS)
@@ -322,25 +314,18 @@ class Attempt:
         """Stop the attempt if the processes or a request to stop are a reason for it."""
         if self.state is AttemptState.STOPPING:
             return
-        if self.state is AttemptState.SAVING:
-            if self.processes.all_ended or time.monotonic() > self._save_until:
-                self.stop()
-        elif self.stop_requested():
-            self.run_log.enter("stopping")
-            self.end()
-        elif self.processes.failure:
-            self.end()
-        elif self.processes.leader_succeeded:
-            self._drain()
-
-    def _drain(self) -> None:
-        now = time.monotonic()
-        if self.state is not AttemptState.DRAINING:
-            # Parameter servers never exit by themselves; MXNet's do.
-            self.state = AttemptState.DRAINING
-            self._drain_until = now + SERVERS_GRACE
+        if self.state is not AttemptState.SAVING:
+            if self.stop_requested():
+                self.run_log.enter("stopping")
+                self.end()
+            elif self.processes.failure:
+                self.end()
+            elif self.processes.leader_succeeded and self.state is not AttemptState.DRAINING:
+                # Parameter servers never exit by themselves; MXNet's do.
+                self.state, self._wait_until = AttemptState.DRAINING, time.monotonic() + SERVERS_GRACE
         # Wrappers wait to be stopped.
-        if self.processes.all_ended or now > self._drain_until:
+        is_waiting = self.state in (AttemptState.DRAINING, AttemptState.SAVING)
+        if is_waiting and (self.processes.all_ended or time.monotonic() > self._wait_until):
             self.stop()
 
     def end(self) -> None:
@@ -351,7 +336,7 @@ class Attempt:
             return
         self.state = AttemptState.SAVING
         self.processes.stopping = True
-        self._save_until = time.monotonic() + stop_seconds(self.record)
+        self._wait_until = time.monotonic() + stop_seconds(self.record)
         self._helpers.append(units.request_end(self.folder.id, self.number))
 
     def stop(self) -> None:
@@ -363,7 +348,12 @@ class Attempt:
     def tick(self) -> None:
         """Do what is due every few seconds: check mastership, flush the logs, report progress or a stall."""
         if is_superseded(self.config):
-            self._supersede()
+            # The run's folder and nodes are the new master's now.
+            self.superseded = True
+            for log in self.processes.logs:
+                log.discard()
+            if self.state is not AttemptState.STOPPING:
+                self.stop()
             return
         self.run_log.flush(self.processes.logs)
         news = self.progress.news()
@@ -385,14 +375,6 @@ class Attempt:
         if not self.superseded:
             self.run_log.save_pending(*seconds)
 
-    def _supersede(self) -> None:
-        """Leave the run's folder and nodes to the new master, and stop what runs here."""
-        self.superseded = True
-        for log in self.processes.logs:
-            log.discard()
-        if self.state is not AttemptState.STOPPING:
-            self.stop()
-
     def outcome(self, exit_code: int, lost: Mapping[str, str]) -> AttemptOutcome:
         """Judge the attempt. What comes first here counts: after a lost node, other processes fail as well."""
         failure, progress = self.processes.failure, self.progress.summary()
@@ -400,11 +382,8 @@ class Attempt:
             return AttemptOutcome(FINISHED, 0, lost=lost, progress=progress)
         if self.stop_requested():
             return AttemptOutcome(STOPPED, 0, lost=lost, progress=progress)
+        code = failure["exit_code"] if failure else exit_code or 1
         if lost:
-            code = failure["exit_code"] if failure else exit_code or 1
             return AttemptOutcome(LOST, code, failure, lost, progress)
-        if failure:
-            reason = self.processes.failure_reason
-            return AttemptOutcome(FAILED, failure["exit_code"], failure, progress=progress, reason=reason)
-        failure = self.processes.failure_from_mpirun()
-        return AttemptOutcome(FAILED, exit_code or 1, failure, progress=progress)
+        failure = failure or self.processes.failure_from_mpirun()
+        return AttemptOutcome(FAILED, code, failure, progress=progress, reason=self.processes.failure_reason)

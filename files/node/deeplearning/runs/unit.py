@@ -38,6 +38,7 @@ class Unit:
         self.config, self.folder = config, folder
         self.run = folder.run()
         self.run_log = RunLog(folder)
+        self.attempts: list[dict[str, Any]] = self.run_log.state["attempts"]
         self._stop_requested = False
         self._has_started_an_attempt = False
         """False if all attempts so far are an earlier master's."""
@@ -86,11 +87,6 @@ class Unit:
         else:
             self._end(AttemptOutcome(FAILED, 1, reason=str(error)))
 
-    @property
-    def attempts(self) -> list[dict[str, Any]]:
-        attempts: list[dict[str, Any]] = self.run_log.state["attempts"]
-        return attempts
-
     def _is_going_down(self) -> bool:
         """Return whether systemd ends the supervisor, and no operator has asked for the end of the run."""
         return self._stop_requested and self.folder.read("stop.json") is None
@@ -134,12 +130,9 @@ class Unit:
         number = self.folder.attempts()
         entry: dict[str, Any] = {
             "started": format_time(),
-            "ended": None,
             "generation": allocation.generation,
             "machines": allocation.machines,
-            "exit_code": None,
-            "cause": None,
-            "gpu_busy_percent": None,
+            **dict.fromkeys(("ended", "exit_code", "cause", "gpu_busy_percent")),
         }
         self.attempts.append(entry)
         attempt = Attempt(number, self.config, self.folder, self.run, allocation, self.run_log, self.stop_requested)
