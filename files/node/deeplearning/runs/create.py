@@ -5,9 +5,9 @@ The record of a run, run.json, is its request with all defaults filled in and al
 
 from __future__ import annotations
 
-import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from deeplearning import machine
@@ -22,6 +22,7 @@ from deeplearning.runs import packages, script, units
 from deeplearning.runs import plan as plans
 from deeplearning.runs.allocation import Situation, nodes_in_use, select
 from deeplearning.runs.folder import Folder, check_folder_safety, create_folder, find_run, runs_root
+from deeplearning.safe_paths import json_object
 
 COMPARED = ("cluster_id", *(key for key, field in run_request.FIELDS.items() if field.compared))
 """What has to be the same in two requests for one run, in addition to the code, the environment and the folder."""
@@ -183,13 +184,11 @@ def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str,
             raise UserError(f"python is {python}, and there is no such program on the master.")
         return python, {}
     environment = f"{paths.ENVIRONMENTS}/{framework}"
-    try:
-        with open(f"{environment}/{paths.MARKER}", encoding="utf-8") as file:
-            marker = json.load(file)
-    except FileNotFoundError:
+    marker = json_object(Path(environment, paths.MARKER))
+    if not marker:
         raise UserError(
             f"{framework} is not installed on the master: let train.yml install it, or set python to one of your own."
-        ) from None
+        )
     return f"{environment}/bin/python", marker.get("versions", {})
 
 

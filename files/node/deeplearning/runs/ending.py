@@ -30,10 +30,10 @@ def prepare(config: Config, seconds_left: float | None, run_ids: Sequence[str]) 
     to_stop = []
     for folder in _folders(config, run_ids):
         left = _seconds_left(folder, seconds_left)
-        if left > CHECKPOINT_SECONDS:
-            if _is_asked(folder):
-                _as_user(config, folder, lambda asked: atomic_file.remove(asked.file(CHECKPOINT_REQUEST)))
-        elif not _is_asked(folder):
+        is_asked = os.path.lexists(folder.file(CHECKPOINT_REQUEST))
+        if is_asked and left > CHECKPOINT_SECONDS:
+            _as_user(config, folder, lambda asked: atomic_file.remove(asked.file(CHECKPOINT_REQUEST)))
+        elif not is_asked and left <= CHECKPOINT_SECONDS:
             _as_user(config, folder, lambda asked: asked.write(CHECKPOINT_REQUEST, {"requested": format_time()}))
         if left <= STOP_SECONDS:
             to_stop.append(folder.id)
@@ -62,10 +62,6 @@ def _keep_stopped(run_ids: Collection[str]) -> None:
         atomic_file.write_if_changed(paths.STOPPED_RUNS, "\n".join(sorted(run_ids)))
     else:
         atomic_file.remove(paths.STOPPED_RUNS)
-
-
-def _is_asked(folder: Folder) -> bool:
-    return os.path.lexists(folder.file(CHECKPOINT_REQUEST))
 
 
 def _as_user(config: Config, folder: Folder, change: Callable[[Folder], object]) -> None:
