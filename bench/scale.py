@@ -71,7 +71,7 @@ class Master:
         for name in ("logs", "metrics", "attempts"):
             os.makedirs(f"{path}/{name}")
         run = {**record("pytorch", "ddp"), "script": "/efs/x/train.py", "python": sys.executable, "data": "/efs/data"}
-        run |= {"max_restarts": 3, "run_id": "r1", "asked_by": "me", "asked_at": "2026-01-01T00:00:00Z"}
+        run |= {"max_restarts": 3, "run_id": "r1", "requested_by": "me", "requested_at": "2026-01-01T00:00:00Z"}
         self.folder.write("run.json", run)
         self.folder.write("environment.json", {"environment": {}})
         members = [member(rank, gpus=GPUS) for rank in range(1, nodes + 1)]

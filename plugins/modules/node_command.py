@@ -97,7 +97,7 @@ EXAMPLES = r"""
 - name: Create a run with a script of this machine
   deeplearning.aws.node_command:
     words: [run, create, --code, "-"]
-    request: {framework: pytorch, asked_by: me}
+    request: {framework: pytorch, requested_by: me}
     code:
       script: src/train.py
       folder: src

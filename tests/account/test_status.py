@@ -33,8 +33,8 @@ RUN = {
     "distribution": "ddp",
     "nodes": ["deeplearning-worker1"],
     "progress": {"epoch": 3, "loss": 0.25, "samples_per_second": 812.4},
-    "asked_by": "anna",
-    "asked_at": "2026-11-23T03:00:00Z",
+    "requested_by": "anna",
+    "requested_at": "2026-11-23T03:00:00Z",
     "sentence": "",
 }
 WATCH_SECONDS = 120

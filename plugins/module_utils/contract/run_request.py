@@ -70,7 +70,7 @@ def environment(value: Any) -> dict[str, str]:
 
 _environment = schema.map_of(matching(r"[^=\0]+", "a name"), argument)
 repository = schema.fields_of(url=text, ref=text, commit=text)
-own_copy = schema.fields_of(data=schema.text(4096, least=1), source=schema.text(4096), bucket=schema.text(4096))
+local_copy = schema.fields_of(data=schema.text(4096, least=1), source=schema.text(4096), bucket=schema.text(4096))
 
 MOST_PROCESSES = 1024
 MOST_REQUIREMENTS = 2**18
@@ -110,7 +110,7 @@ FIELDS = {
     "python": Field(absolute_path, compared=True, evaluated_with=True),
     "requirements": Field(matching(rf"[^\0]{{1,{MOST_REQUIREMENTS}}}", "a text"), compared=True),
     "data": Field(text, compared=True, evaluated_with=True),
-    "own_copy": Field(own_copy, evaluated_with=True),
+    "local_copy": Field(local_copy, evaluated_with=True),
     "nodes": Field(nodes, compared=True, evaluated_with=True),
     "processes_per_node": Field(schema.between(1, MOST_PROCESSES), compared=True, evaluated_with=True),
     "servers": Field(schema.between(1, MOST_PROCESSES), compared=True, evaluated_with=True),
@@ -121,14 +121,16 @@ FIELDS = {
     "busy": Field(schema.one_of("wait", "refuse"), "wait", option="on_busy"),
     "resume": Field(run_id, recorded=False),
     "runs_dir": Field(absolute_path, fixed_on_resume=True, recorded=False),
-    "asked_by": Field(text, compared=True),
+    "requested_by": Field(text, compared=True),
     "prices": Field(run_cost.prices, {}),
 }
+UNKNOWN_KEY = "A run has no"
+"""Begins the refusal of a key that an operator of another version sends, as an operator checks what a user sets."""
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
 DEFAULTS = {key: field.default for key, field in FIELDS.items()}
 RECORDED = (
     *(key for key, field in FIELDS.items() if field.recorded),
-    *("cluster", "cluster_id", "versions", "generated", "asked_at"),
+    *("cluster", "cluster_id", "versions", "generated", "requested_at"),
 )
 """The keys of run.json in addition to its schema: the request with all defaults filled in and all paths resolved, and
 what the master adds."""
@@ -152,8 +154,8 @@ def validate(request: Any) -> dict[str, Any]:
     values = {key: value for key, value in request.items() if value is not None}
     for key, value in values.items():
         _check(key, value)
-    if "asked_by" not in values:
-        raise UserError("asked_by is missing: name the user who requests the run.")
+    if "requested_by" not in values:
+        raise UserError("requested_by is missing: name the user who requests the run.")
     if "resume" not in values:
         require_consistent(values)
         return values
@@ -167,7 +169,7 @@ def _check(key: str, value: Any) -> None:
     if key not in FIELDS:
         similar = difflib.get_close_matches(key, FIELDS, 1)
         advice = f"is {similar[0]} meant?" if similar else f"it has {', '.join(FIELDS)}."
-        raise UserError(f"A run has no {key}: {advice}")
+        raise UserError(f"{UNKNOWN_KEY} {key}: {advice}")
     try:
         FIELDS[key].check(value)
     except InvalidValue as invalid:

@@ -49,7 +49,7 @@ def request(options: Options, specified: Iterable[str], requested_by: str) -> di
     result = {key: options[name] for key, field in FIELDS.items() if (name := field.option or key) in names}
     if result.get("processes_per_node") == "auto":
         del result["processes_per_node"]
-    return {**{key: value for key, value in result.items() if value is not None}, "asked_by": requested_by}
+    return {**{key: value for key, value in result.items() if value is not None}, "requested_by": requested_by}
 
 
 def run_plan(
@@ -120,7 +120,7 @@ def evaluation_request(shown: Options, checked: Mapping[str, Any], run_dir: str)
         # The collection's trainers use the last --run-dir.
         "script_args": [*run["script_args"], *options["script_args"], *(_filled_in(word, values) for word in added)],
         "busy": options["on_busy"],
-        "asked_by": checked["requested_by"],
+        "requested_by": checked["requested_by"],
     }
     if run.get("requirements"):
         # They add to the environment's Python, which the record names as well.

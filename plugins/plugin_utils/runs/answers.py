@@ -46,7 +46,7 @@ cost = u.lenient(u.record(so_far=u.number, at_end=u.optional(u.number)))
 """What a run has cost so far, and at its end. A program of an older version does not say it."""
 
 _RUN = {"run_id": run_id, "state": u.one_of(*STATES)}
-_EXISTS = {"there": u.boolean}
+_EXISTS = {"exists": u.boolean}
 _STAGED = u.record(changed=u.boolean, path=u.path, generated=u.boolean)
 
 _EVALUATION = u.record(
@@ -117,8 +117,8 @@ ANSWERS: Mapping[str, Form] = {
                 distribution=distribution,
                 nodes=u.list_of(u.node),
                 progress=progress,
-                asked_by=u.words,
-                asked_at=u.words,
+                requested_by=u.words,
+                requested_at=u.words,
                 sentence=u.words,
                 # The program may be an older one.
                 reason=u.optional(u.words),
@@ -139,6 +139,9 @@ FOR_PEOPLE = ("run list", "run show")
 """Without --json, these answer with text as well."""
 
 
+OTHER_VERSION = "Its program may be another version, or changed: deeplearning.aws.configure installs the right one."
+
+
 def parse(host: str, command: Sequence[str], text: str) -> dict[str, Any]:
     """Return the answer of a host to `deeplearning COMMAND`. Text for people is returned as `text`."""
     name = " ".join(command[:2])
@@ -153,6 +156,6 @@ def parse(host: str, command: Sequence[str], text: str) -> dict[str, Any]:
 
 def unexpected(host: str, command: Sequence[str], malformed: u.InvalidValue) -> UserError:
     return UserError(
-        f"{host} answered `deeplearning {' '.join(command[:2])}` with something unexpected ({malformed}). Its program "
-        "may be another version, or changed: ansible-playbook deeplearning.aws.configure installs the right one."
+        f"{host} answered `deeplearning {' '.join(command[:2])}` with something unexpected ({malformed}). "
+        f"{OTHER_VERSION}"
     )

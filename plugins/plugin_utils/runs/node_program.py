@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import PROGRAM
+from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import UNKNOWN_KEY
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
@@ -123,6 +124,8 @@ def failure(host: str, code: int, stderr: str) -> CommandFailed:
         )
     if code == CONNECTION_LOST:
         return ConnectionLost(f"The connection to {host} was lost: {reason}", code)
+    if reason.startswith(f"deeplearning: {UNKNOWN_KEY}"):
+        return CommandFailed(f"{host} does not know what this version requests. {answers.OTHER_VERSION}", code)
     refused = reason.startswith("deeplearning: ")
     return CommandFailed(reason.removeprefix("deeplearning: ") if refused else f"{host}: {reason}", code)
 

@@ -312,8 +312,8 @@ def _run_rows(runs: Sequence[Item]) -> list[list[str]]:
             f"{run['framework']} {run['distribution']}",
             str(len(run["nodes"])),
             run_events.progress({**(run["progress"] or {}), "cost": run["cost"]}, 0) or "-",
-            f"{run['asked_at']} by {run['asked_by']}",
+            f"{run['requested_at']} by {run['requested_by']}",
         ]
         for run in runs
     ]
-    return [["run", "state", "framework", "nodes", "progress", "asked at"], *rows] if rows else []
+    return [["run", "state", "framework", "nodes", "progress", "requested at"], *rows] if rows else []

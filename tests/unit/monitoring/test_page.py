@@ -177,7 +177,7 @@ def test_a_faulty_member_is_marked() -> None:
 def test_the_progress_of_a_run_is_a_line(progress: dict[str, Any], line: str) -> None:
     points = [{**dict.fromkeys(curves.FIGURES), "time": NOW, **more} for more in ({"epoch": 5}, progress)]
     text = page_html.page(shown(runs=[{**run_with("r", 0, "running", reason="a reason"), "points": points}]))
-    facts = "pytorch ddp, nodes: 2, asked at 2026-11-23T03:00:00Z"
+    facts = "pytorch ddp, nodes: 2, requested at 2026-11-23T03:00:00Z"
     assert re.findall('<p class="soft">(.*?)</p>', text) == [facts, *([line] if line else []), "a reason"]
 
 
@@ -210,7 +210,7 @@ def test_the_load_of_a_node_is_shown_as_bars_and_numbers(changes: dict[str, Any]
 
 
 def test_every_value_is_escaped() -> None:
-    texts = ("run_id", "framework", "distribution", "state", "reason", "asked_at", "nodes")
+    texts = ("run_id", "framework", "distribution", "state", "reason", "requested_at", "nodes")
     run = {**run_with("r", 3, "running"), **dict.fromkeys(texts, EVIL)}
     keys = ("instance_id", "private_ip", "instance_type", "state")
     member = {**asdict(members(1).members[0]), **dict.fromkeys(keys, EVIL)}

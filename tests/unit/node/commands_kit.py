@@ -42,7 +42,7 @@ class Master:
             Path(folder.file(name)).mkdir(parents=True)
         record = {"run_id": run_id, "framework": "pytorch", "distribution": "ddp", "script": "/efs/train.py"}
         record |= {"cluster_id": self.node.config.cluster_id, "python": f"{paths.ENVIRONMENTS}/pytorch/bin/python"}
-        record |= {"asked_by": "anna", "asked_at": "2026-11-23T03:00:00Z", "nodes": None, "script_args": []}
+        record |= {"requested_by": "anna", "requested_at": "2026-11-23T03:00:00Z", "nodes": None, "script_args": []}
         record |= {"processes_per_node": 1, "servers": None}
         folder.write("run.json", {**record, **changes})
         if state:

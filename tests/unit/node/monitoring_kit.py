@@ -25,7 +25,7 @@ def run_with(run_id: str, points: int, state: str, **more: Any) -> dict[str, Any
     """Return a run as a snapshot has it."""
     first = time.time() - 3 * points
     known: dict[str, Any] = {"run_id": run_id, "state": state, "nodes": 2, "reason": "", "stall": None}
-    known |= {"framework": "pytorch", "distribution": "ddp", "asked_at": "2026-11-23T03:00:00Z"}
+    known |= {"framework": "pytorch", "distribution": "ddp", "requested_at": "2026-11-23T03:00:00Z"}
     return {**known, "points": [point(number, first) for number in range(points)], **more}
 
 

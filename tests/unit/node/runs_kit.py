@@ -64,7 +64,7 @@ def create_run(config: Config, run_id: str = "r1", **changes: Any) -> Folder:
     record: dict[str, Any] = {"framework": "tensorflow", "distribution": "parameter_server", "data": "", "nodes": None}
     record |= {"script": "/efs/x/train.py", "script_args": ["{job_name}"], "python": "/p/bin/python"}
     record |= {"processes_per_node": None, "servers": 1, "max_restarts": 3, "busy": "wait"}
-    record |= {"run_id": run_id, "asked_at": "2026-01-01T00:00:00Z", "asked_by": "me"}
+    record |= {"run_id": run_id, "requested_at": "2026-01-01T00:00:00Z", "requested_by": "me"}
     folder.write("run.json", {**record, **changes})
     return folder
 

@@ -66,7 +66,7 @@ def efs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(staging.paths, "TRAINERS", str(ROOT / "files/trainers"))
     monkeypatch.setattr(download, "RETRY_SECONDS", 0)
     # This machine's disks stay as they are.
-    monkeypatch.setattr(staging.own_disk, "prepare", lambda _root: None)
+    monkeypatch.setattr(staging.local_disk, "prepare", lambda _root: None)
     mount = tmp_path / "efs"
     mount.mkdir()
     return mount
@@ -125,7 +125,7 @@ def web() -> Iterator[Web]:
 def test_a_named_dataset_is_fetched_once_unpacked_and_linked(efs: Path, web: Any) -> None:
     web.files["/tiny.tar.gz"] = WHOLE
     result = staged(efs, "tiny", web.home)
-    assert result == {"there": True, "path": f"{efs}/data/tiny", "generated": False, "received": 0, "changed": True}
+    assert result == {"exists": True, "path": f"{efs}/data/tiny", "generated": False, "received": 0, "changed": True}
     assert sorted(os.listdir(efs / "data/tiny")) == [".deeplearning.json", "one.bin", "two.bin"]
     assert (efs / "tiny_data/two.bin").read_bytes() == b"2" * 7000
     assert (efs / "data").stat().st_mode & 0o7777 == 0o1777
@@ -172,7 +172,7 @@ def test_a_wrong_checksum_is_refused_and_the_file_is_removed(efs: Path, web: Any
     web.files["/tiny.tar.gz"] = archive(one=b"something else")
     with pytest.raises(UserError, match="tiny.tar.gz has the SHA-256 .*, and .* is published"):
         staged(efs, "tiny", web.home)
-    assert not show(StagingRequest("tiny", efs))["there"]
+    assert not show(StagingRequest("tiny", efs))["exists"]
     assert os.listdir(efs / "data/.tiny.partial") == []
     web.files["/tiny.tar.gz"] = WHOLE
     assert staged(efs, "tiny", web.home)["changed"]
@@ -255,7 +255,7 @@ def test_a_folder_is_used_in_place_or_copied_to_the_nodes_disk(efs: Path, tmp_pa
     (mine / "deep").mkdir(parents=True)
     (mine / "deep/a").write_text("a")
     assert staged(efs, str(mine)) == {
-        "there": True,
+        "exists": True,
         "path": str(mine),
         "generated": False,
         "received": 0,
@@ -294,10 +294,10 @@ def bucket(tmp_path: Path) -> Path:
 
 def test_a_staged_set_is_unpacked_to_the_nodes_disk(efs: Path, bucket: Path, tmp_path: Path) -> None:
     request = StagingRequest("photos", efs, "", True, str(bucket))
-    assert not show(request)["there"]
+    assert not show(request)["exists"]
     result = stage(request, lambda _event: None)
     folder = Path(result["path"])
-    assert result["there"] and result["changed"] and folder.parent == tmp_path / "node"
+    assert result["exists"] and result["changed"] and folder.parent == tmp_path / "node"
     assert {str(file.relative_to(folder)) for file in folder.rglob("*.*") if file.name != ".deeplearning.json"} == set(
         contents()
     )
@@ -314,7 +314,7 @@ def test_another_version_than_what_is_staged_now_is_refused(efs: Path, bucket: P
         show(request)
     # Without what it came from, it is used as it is.
     (bucket / "photos/manifest.json").unlink()
-    assert show(request)["there"]
+    assert show(request)["exists"]
 
 
 def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_copy_of_a_shared_folder_has_its_version(efs: Path, bucket: Path) -> N
     (shared / "mine").write_text("mine")
     (shared / ".deeplearning.json").write_text('{"version": "1", "files": {"mine": 4}}')
     request = StagingRequest("photos", efs, "", True, str(bucket))
-    assert stage(request, lambda _event: None)["there"]
+    assert stage(request, lambda _event: None)["exists"]
     (shared / ".deeplearning.json").write_text('{"version": "2", "files": {"mine": 4}}')
     with pytest.raises(UserError, match="is another version of photos than what is staged"):
         show(request)
@@ -392,7 +392,7 @@ def test_a_named_set_of_the_bucket_with_another_checksum_is_refused(
     sizes = {"tiny.tar.gz": (len(content), hashlib.sha256(content).hexdigest())}
     (bucket / "tiny/manifest.json").write_text(json.dumps(build("tiny", (published,), sizes, {})))
     if content == WHOLE:
-        assert staged(efs, "tiny", "", False, str(bucket))["there"]
+        assert staged(efs, "tiny", "", False, str(bucket))["exists"]
         return
     with pytest.raises(UserError, match="is not the list of tiny with the published checksums"):
         staged(efs, "tiny", "", False, str(bucket))
@@ -582,14 +582,14 @@ def data(efs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 def test_a_data_set_is_sent_staged_and_shown(data: Callable[..., list[Any]], efs: Path) -> None:
     key = md5(WHOLE)
-    shown = {"there": False, "path": f"{efs}/data/tiny", "generated": False, "received": 0}
+    shown = {"exists": False, "path": f"{efs}/data/tiny", "generated": False, "received": 0}
     assert data("show", "tiny", "--key", key) == [shown]
     file = f"{efs}/data/.incoming/{key}"
     assert data("receive", "tiny", "--key", key, stdin=WHOLE[:70])[-1] == {"path": file}
     assert data("show", "tiny", "--key", key) == [{**shown, "received": 70}]
     assert data("show", "tiny") == [shown]
     assert data("receive", "tiny", "--key", key, "--at", "70", stdin=WHOLE[70:])[-1] == {"path": file}
-    end = {"event": "end", **shown, "there": True, "changed": True}
+    end = {"event": "end", **shown, "exists": True, "changed": True}
     assert data("stage", "tiny", "--from", file)[-1] == end
     assert data("stage", "tiny")[-1] == {**end, "changed": False}
 
@@ -599,7 +599,7 @@ def test_a_data_set_is_staged_where_it_is_asked_for(
     data: Callable[..., list[Any]], efs: Path, web: Any, monkeypatch: pytest.MonkeyPatch, on: str, folder: str
 ) -> None:
     required: list[str] = []
-    monkeypatch.setattr(cli.own_disk, "require_instance_store", lambda: required.append(on))
+    monkeypatch.setattr(cli.local_disk, "require_instance_store", lambda: required.append(on))
     web.files["/tiny.tar.gz"] = WHOLE
     assert data("stage", "tiny", "--from", web.home, "--on", on)[-1]["path"] == f"{efs.parent}/{folder}/tiny"
     assert required == ([on] if on == "instance_store" else [])
@@ -609,7 +609,7 @@ def test_a_staged_set_is_found_in_the_bucket(data: Callable[..., list[Any]], buc
     (bucket / "tiny").mkdir()
     tar(bucket / "tiny/a.tar", {"one.bin": b"1" * 5000, "two.bin": b"2" * 7000})
     manifest(bucket / "tiny", "a.tar")
-    assert data("stage", "tiny", "--bucket", str(bucket))[-1]["there"] is True
+    assert data("stage", "tiny", "--bucket", str(bucket))[-1]["exists"] is True
 
 
 @pytest.mark.parametrize("key", ["x", "A" * 32, f"../{'a' * 29}", "a" * 33])

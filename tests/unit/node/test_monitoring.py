@@ -309,15 +309,15 @@ def test_a_run_is_described_by_its_files(started: Folder, tmp_path: Path, monkey
     monkeypatch.setattr(load, "read_all", lambda mount, cluster: [])
     started.write("state.json", {**started.state(), "reason": "lost x", "nodes": ["a", "b", "c"]})
     expected = {"run_id": "r1", "framework": "tensorflow", "distribution": "parameter_server", "state": "running"}
-    expected |= {"reason": "lost x", "nodes": 3, "asked_at": "2026-01-01T00:00:00Z"}
+    expected |= {"reason": "lost x", "nodes": 3, "requested_at": "2026-01-01T00:00:00Z"}
     config = replace(CONFIG, efs_mount=str(tmp_path))
     for (described,) in (snapshot.active_runs(config), snapshot.take(config)["runs"]):
         assert {key: described[key] for key in expected} == expected and len(described["points"]) == 1
     # Whatever training code writes there becomes text, and a framework that does not exist none.
-    started.write("run.json", {"framework": "caffe", "distribution": 7, "asked_at": None})
+    started.write("run.json", {"framework": "caffe", "distribution": 7, "requested_at": None})
     os.unlink(started.file("events.jsonl"))
     (described,) = snapshot.active_runs(config)
-    values = [described[key] for key in ("framework", "distribution", "asked_at", "points")]
+    values = [described[key] for key in ("framework", "distribution", "requested_at", "points")]
     assert values == ["", "7", "None", []]
 
 

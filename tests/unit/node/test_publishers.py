@@ -200,7 +200,7 @@ def test_a_node_brings_it_from_its_publisher(
 ) -> None:
     monkeypatch.setitem(staging.DATASETS, name, pinned(name, publishers.files, datasets))
     result = stage(StagingRequest(name, efs), lambda _event: None)
-    assert result["there"] and result["changed"]
+    assert result["exists"] and result["changed"]
     urls = [part.url for part in datasets.DATASETS[name].parts]
     halves = [(url, at) for url in urls for at in (0, len(publishers.files[url]) // 2)]
     assert publishers.transfers == halves

@@ -261,7 +261,7 @@ def test_all_reasons_to_wait_are_reported_until_they_are_gone(world: World) -> N
 def test_nodes_of_another_run_are_waited_for_without_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Folder(f"{world.folder}/runs/c/other")
     os.mkdir(other.path)
-    other.write("run.json", {"asked_at": ""})
+    other.write("run.json", {"requested_at": ""})
     other.write("state.json", {"nodes": NAMES[:2]})
     # One was removed while it ran.
     active = [["r1", "gone", "other"], ["r1", "other"]]
@@ -292,7 +292,7 @@ def test_a_state_that_training_code_exchanged_does_not_stop_the_master(
         for name in ("foreign", "own"):
             folder = Folder(f"{mount}/runs/c/{name}")
             Path(folder.path).mkdir(parents=True)
-            folder.write("run.json", {"asked_at": ""})
+            folder.write("run.json", {"requested_at": ""})
             folder.write("state.json", {"nodes": NAMES[:2]})
         foreign = mount / "runs/c/foreign"
         os.chown(foreign, NOBODY, -1)

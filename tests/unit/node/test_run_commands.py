@@ -44,25 +44,30 @@ NO_STALL = {"reason": "", "stall": None, "stalled_seconds": 0}
 def test_runs_are_listed_for_people_and_programs(master: Master) -> None:
     assert master.call("list") == (0, "There is no run yet.\n", "")
     assert master.answer("list", "--json") == {"schema": 1, "runs": []}
-    master.add("late", "failed", 7, asked_at="2026-11-23T05:00:00Z", framework="mxnet", distribution="dist_sync")
-    running = master.add("early", "running", asked_at="2026-11-23T04:00:00Z")
+    master.add("late", "failed", 7, requested_at="2026-11-23T05:00:00Z", framework="mxnet", distribution="dist_sync")
+    running = master.add("early", "running", requested_at="2026-11-23T04:00:00Z")
     running.write("state.json", {**running.state(), "processes": PLAN[::-1], "progress": {"epoch": 3, "loss": None}})
     master.supervise("early")
     assert [line.split() for line in master.call("list")[1].splitlines()] == [
-        ["run", "state", "code", "framework", "distribution", "nodes", "epoch", "asked", "at"],
+        ["run", "state", "code", "framework", "distribution", "nodes", "epoch", "requested", "at"],
         ["early", "running", "-", "pytorch", "ddp", "2", "3", "2026-11-23T04:00:00Z"],
         ["late", "failed", "7", "mxnet", "dist_sync", "0", "-", "2026-11-23T05:00:00Z"],
     ]
     assert master.answer("list", "--json")["runs"] == [
         {
             **{"run_id": "early", "state": "running", "framework": "pytorch", "distribution": "ddp"},
-            **{"script": "/efs/train.py", "asked_by": "anna", "asked_at": "2026-11-23T04:00:00Z", "nodes": NODES},
+            **{
+                "script": "/efs/train.py",
+                "requested_by": "anna",
+                "requested_at": "2026-11-23T04:00:00Z",
+                "nodes": NODES,
+            },
             **{"progress": {"epoch": 3, "loss": None}, "exit_code": None, "sentence": ""},
             **NO_STALL,
         },
         {
             **{"run_id": "late", "state": "failed", "framework": "mxnet", "distribution": "dist_sync"},
-            **{"script": "/efs/train.py", "asked_by": "anna", "asked_at": "2026-11-23T05:00:00Z", "nodes": []},
+            **{"script": "/efs/train.py", "requested_by": "anna", "requested_at": "2026-11-23T05:00:00Z", "nodes": []},
             **{"progress": None, "exit_code": 7, "sentence": "run late has failed"},
             **NO_STALL,
         },
@@ -79,7 +84,7 @@ def test_a_run_is_shown_with_its_processes(master: Master) -> None:
     master.supervise("r1")
     assert master.call("show", "r1")[1].splitlines() == [
         "run r1: running, lost x",
-        "pytorch ddp, /efs/train.py, asked by anna at 2026-11-23T03:00:00Z",
+        "pytorch ddp, /efs/train.py, requested by anna at 2026-11-23T03:00:00Z",
         f"start 3, {folder.path}",
         "epoch 3, loss 0.123457",
         "",
@@ -99,6 +104,18 @@ def test_a_run_is_shown_with_its_processes(master: Master) -> None:
         **{"progress": {"epoch": 3, "loss": 0.123456789, "accuracy": None}, "checkpoints": ["1.pt"], "result": None},
         **{"stall": None, "stalled_seconds": 0},
     }
+
+
+def test_a_run_of_an_earlier_version_is_shown_by_todays_names(master: Master) -> None:
+    folder = master.add("r1", "stopped")
+    former = {"requested_by": "asked_by", "requested_at": "asked_at", "local_copy": "own_copy"}
+    folder.write(
+        "run.json", {former.get(key, key): value for key, value in {**folder.run(), "local_copy": None}.items()}
+    )
+    assert '"asked_by"' in Path(folder.file("run.json")).read_text()
+    assert "requested by anna at 2026-11-23T03:00:00Z" in master.call("show", "r1")[1]
+    assert [run["requested_by"] for run in master.answer("list", "--json")["runs"]] == ["anna"]
+    assert folder.run()["local_copy"] is None and "own_copy" not in folder.run()
 
 
 def test_a_run_that_has_ended_is_shown_with_its_sentence(master: Master) -> None:
@@ -140,7 +157,7 @@ def test_an_unknown_run_is_refused_with_the_latest(master: Master, words: list[s
     code, _output, errors = master.call(*words)
     assert code == 2 and errors == "deeplearning: There is no run r9. There is none at all.\n"
     for number in range(7):
-        master.add(f"r{number}", "finished", asked_at=f"2026-11-23T0{number}:00:00Z")
+        master.add(f"r{number}", "finished", requested_at=f"2026-11-23T0{number}:00:00Z")
     assert master.call(*words)[2] == "deeplearning: There is no run r9. The latest are r2, r3, r4, r5, r6.\n"
 
 
@@ -197,7 +214,7 @@ def test_a_run_is_stopped_in_the_name_of_who_asks(master: Master, unanswered: li
     status, output, errors = master.call("stop", "r1")
     assert (status, output) == (code, "run r1 was stopped\n")
     request = folder.read("stop.json") or {}
-    assert request["asked_by"] == "bob" and request["asked_at"].startswith("2")
+    assert request["requested_by"] == "bob" and request["requested_at"].startswith("2")
     assert master.systemd.calls == [("stop", SUPERVISOR.format("r1"))]
     named = (
         "deeplearning-worker1, deeplearning-worker2 did not answer: what runs there ends when it has lost its master."
@@ -212,7 +229,9 @@ def test_the_user_who_asks_is_known(master: Master, sudo: str, user: str, expect
     master.monkeypatch.setenv("SUDO_USER", sudo)
     master.monkeypatch.setenv("USER", user)
     asked: list[tuple[str, str]] = []
-    master.monkeypatch.setattr(views, "stop", lambda config, run_id, asked_by: asked.append((run_id, asked_by)) or 0)
+    master.monkeypatch.setattr(
+        views, "stop", lambda config, run_id, requested_by: asked.append((run_id, requested_by)) or 0
+    )
     assert master.call("stop", "r1")[0] == 0
     assert asked == [("r1", expected)]
 
@@ -383,13 +402,13 @@ def test_a_request_that_is_no_json_is_refused(master: Master, words: list[str]) 
 # Create
 
 
-@pytest.mark.parametrize(("request_", "asked_by"), [({}, "bob"), ({"asked_by": "anna"}, "anna")])
-def test_a_request_is_that_of_its_user(master: Master, request_: dict[str, Any], asked_by: str) -> None:
+@pytest.mark.parametrize(("request_", "requested_by"), [({}, "bob"), ({"requested_by": "anna"}, "anna")])
+def test_a_request_is_that_of_its_user(master: Master, request_: dict[str, Any], requested_by: str) -> None:
     master.monkeypatch.setenv("SUDO_USER", "bob")
     asked: list[Any] = []
     master.monkeypatch.setattr(commands, "create", lambda request, config: asked.append(request) or {"run_id": "r1"})
     assert master.answer("create", stdin=json.dumps({**REQUEST, **request_})) == {"run_id": "r1"}
-    assert asked == [{**REQUEST, "asked_by": asked_by}]
+    assert asked == [{**REQUEST, "requested_by": requested_by}]
 
 
 @pytest.fixture

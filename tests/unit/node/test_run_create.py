@@ -49,7 +49,7 @@ def create_run(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) 
     default = {"framework": "pytorch", "python": sys.executable, "script": f"{config.efs_mount}/train.py"}
 
     def create_run(**more: Any) -> dict[str, Any]:
-        request = {"asked_by": "me", **({} if "resume" in more else {**default, "run_id": "r1"}), **more}
+        request = {"requested_by": "me", **({} if "resume" in more else {**default, "run_id": "r1"}), **more}
         return create.create(request, config)
 
     return create_run
@@ -135,7 +135,7 @@ def test_a_repeated_request_is_the_same_run_until_that_has_ended(create_run: Cre
     assert create_run(**request) == first
     others: list[dict[str, Any]] = [
         {"environment": {"A": "2"}},
-        {"asked_by": "you"},
+        {"requested_by": "you"},
         {"runs_dir": f"{config.efs_mount}/mine"},
         {"script": f"git+{config.efs_mount}/train.git@main:train.py"},
     ]
@@ -238,7 +238,7 @@ def test_a_run_of_a_cluster_of_another_name_on_the_same_file_system_is_resumed(
 
 def test_runs_are_created_on_the_master_only(create_run: Create, config: Config) -> None:
     with pytest.raises(UserError, match="Runs are started on the master: ssh deeplearning-master."):
-        create.create({"asked_by": "me", "framework": "pytorch"}, replace(config, role="worker"))
+        create.create({"requested_by": "me", "framework": "pytorch"}, replace(config, role="worker"))
     assert runs(config) == []
 
 

@@ -70,7 +70,7 @@ def test_the_operators_side_takes_a_distribution_of_the_framework_alone(
 def test_the_master_plans_a_distribution_of_the_framework_alone(
     master: Master, framework: str, distribution: str
 ) -> None:
-    request = {"framework": framework, "distribution": distribution, "nodes": 1, "asked_by": "me"}
+    request = {"framework": framework, "distribution": distribution, "nodes": 1, "requested_by": "me"}
     code, output, errors = master.call("plan", "-", "--json", stdin=json.dumps(request))
     if (framework, distribution) in FOREIGN:
         assert (code, errors) == (2, f"deeplearning: {refusal(framework, distribution)}\n")
@@ -93,7 +93,7 @@ def test_a_run_of_an_older_program_is_neither_planned_nor_resumed(master: Master
     Path(folder.file("checkpoints/epoch-0001.pt")).touch()
     before = Path(folder.file("run.json")).read_text()
     sentence = f"deeplearning: {refusal('pytorch', 'horovod')}\n"
-    resume = json.dumps({"resume": "r1", "asked_by": "me"})
+    resume = json.dumps({"resume": "r1", "requested_by": "me"})
     assert master.call("plan", "-", "--json", stdin=resume) == (2, "", sentence)
     assert master.call("create", stdin=resume) == (2, "", sentence)
     assert Path(folder.file("run.json")).read_text() == before

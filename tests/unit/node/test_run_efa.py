@@ -145,7 +145,13 @@ def run(tmp_path: Path) -> Folder:
         (tmp_path / "r1" / name).mkdir(parents=True)
     request: dict[str, Any] = {"framework": "tensorpack", "distribution": "horovod", "script": "/efs/train.py"}
     request |= {"nodes": None, "processes_per_node": None, "servers": None, "script_args": [], "python": "/p/python"}
-    request |= {"max_restarts": 3, "asked_at": "2026-01-01T00:00:00Z", "asked_by": "me", "data": "", "busy": "wait"}
+    request |= {
+        "max_restarts": 3,
+        "requested_at": "2026-01-01T00:00:00Z",
+        "requested_by": "me",
+        "data": "",
+        "busy": "wait",
+    }
     folder.write("run.json", request)
     folder.write("environment.json", {"environment": {}})
     return folder

@@ -134,7 +134,7 @@ def test_what_the_user_brings_is_tested_for_each_run(
     make(run, systemd, monkeypatch, SEES_ALL)
     assert asked(run, environment) == PROVED
     assert asked(run, environment, run_id="r2") == TESTING
-    assert asked(run, environment, asked_at="2026-02-01T00:00:00Z") == TESTING
+    assert asked(run, environment, requested_at="2026-02-01T00:00:00Z") == TESTING
 
 
 def test_a_run_keeps_its_problem_and_another_one_tests_again(

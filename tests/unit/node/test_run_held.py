@@ -225,7 +225,7 @@ def test_a_run_is_stopped_while_a_node_gives_no_answer_about_its_gpus(master: Ma
     def stop() -> None:
         begun.append(time.monotonic())
         if by == "operator":
-            run.write("stop.json", {"asked_by": "me"})
+            run.write("stop.json", {"requested_by": "me"})
         os.kill(os.getpid(), signal.SIGTERM)
 
     with threads_joined():

@@ -88,7 +88,8 @@ def run(
     (tmp_path / "run").mkdir()
     folder = Folder(str(tmp_path / "run"))
     folder.write(
-        "run.json", record("pytorch", "ddp", python=python) | {"run_id": "r1", "requirements": "0", "asked_at": "now"}
+        "run.json",
+        record("pytorch", "ddp", python=python) | {"run_id": "r1", "requirements": "0", "requested_at": "now"},
     )
 
     def of(requirements: str) -> tuple[packages.Packages, str, Folder]:
@@ -265,7 +266,7 @@ def test_what_one_node_could_not_install_is_the_problem_of_all_until_the_run_is_
     with pytest.raises(UserError, match="No matching distribution"):
         packages.build_for_all(made, archive, folder)
     assert not started
-    folder.write("run.json", folder.run() | {"asked_at": "later"})
+    folder.write("run.json", folder.run() | {"requested_at": "later"})
     packages.require(folder.run(), folder)
     assert len(started) == 1
     with pytest.raises(TypeError):

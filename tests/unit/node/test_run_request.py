@@ -12,7 +12,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.contract.run_request import DEFAULTS, FIELDS, validate
 from deeplearning.runs import create
 
-GOOD = {"framework": "pytorch", "asked_by": "me"}
+GOOD = {"framework": "pytorch", "requested_by": "me"}
 
 
 def test_a_request_keeps_its_values_without_null() -> None:
@@ -42,7 +42,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"nodes": "2"}, "nodes is '2'"),
         ({"processes_per_node": -1}, "processes_per_node is -1"),
         ({"servers": 1025}, "servers is 1025: give a whole number from 1 to 1024"),
-        ({"own_copy": {"data": "a", "source": "", "bucket": "\x1b"}}, "up to 4096 printable characters"),
+        ({"local_copy": {"data": "a", "source": "", "bucket": "\x1b"}}, "up to 4096 printable characters"),
         ({"max_restarts": 1.5}, "max_restarts is 1.5"),
         ({"stop_seconds": 601}, "stop_seconds is 601: give a whole number from 1 to 600."),
         ({"script_args": "--lr 0.1"}, "script_args is '--lr 0.1': give a list"),
@@ -56,7 +56,7 @@ def test_a_request_keeps_its_values_without_null() -> None:
         ({"run_id": "a:b"}, "a run's id"),
         ({"busy": "maybe"}, "busy is 'maybe': give one of wait, refuse"),
         ({"python": "python3"}, "an absolute path"),
-        ({"asked_by": None}, "asked_by is missing"),
+        ({"requested_by": None}, "requested_by is missing"),
         ({"code": "/efs/x"}, "code is given without script"),
         ({"repository": {"url": "https://h/x.git", "ref": "v1"}}, "give url, ref and commit"),
         ({"repository": {"url": "https://h/x.git", "ref": "v1", "commit": ""}}, "repository is {"),
@@ -89,7 +89,7 @@ def test_other_values_than_objects_are_refused(request_: Any) -> None:
 
 
 def test_a_run_is_resumed_with_other_arguments() -> None:
-    assert validate({"resume": "r1", "asked_by": "me", "script_args": ["--epochs", "9"]})["resume"] == "r1"
+    assert validate({"resume": "r1", "requested_by": "me", "script_args": ["--epochs", "9"]})["resume"] == "r1"
 
 
 @pytest.mark.parametrize(

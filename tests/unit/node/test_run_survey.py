@@ -144,7 +144,7 @@ def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.Monke
 
 def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "ON_NODE", tmp_path)
-    run = {"run_id": "r1", "own_copy": {"data": "photos", "source": "", "bucket": "s3://b"}}
+    run = {"run_id": "r1", "local_copy": {"data": "photos", "source": "", "bucket": "s3://b"}}
     unit, asked = {"state": "inactive"}, list[tuple[str, ...]]()
 
     def answer(*words: str, **_options: Any) -> subprocess.CompletedProcess[str]:
@@ -154,7 +154,7 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(programs, "run", answer)
     monkeypatch.setattr(units, "as_root", lambda *words: words)
-    survey.require_own_copy({**run, "own_copy": None})
+    survey.require_own_copy({**run, "local_copy": None})
     assert not asked
     with pytest.raises(Preparing, match="^photos is copied to its disk$"):
         survey.require_own_copy(run)
@@ -432,7 +432,7 @@ def test_a_survey_names_the_processes_that_hold_memory_unless_the_run_uses_no_gp
 
     name = Path("/proc/self/comm").read_text().strip()
     expected = f"GPU 1 holds memory of process {os.getpid()} ({name}), GPU 1 holds memory of process {2**22 + 1}"
-    run.write("run.json", {**run.run(), "own_copy": None})
+    run.write("run.json", {**run.run(), "local_copy": None})
     assert (answer()["in_use"], answer()["faults"].buses) == (expected, ("0000:53:00.0", ""))
     run.write("run.json", {**run.run(), "processor": True})
     assert answer()["in_use"] == ""

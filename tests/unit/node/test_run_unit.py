@@ -151,7 +151,7 @@ def test_a_run_is_stopped_while_it_waits(master: Master) -> None:
     run.write("environment.json", {"environment": {"SECRET": "s"}})
 
     def stop() -> None:
-        run.write("stop.json", {"asked_by": "me"})
+        run.write("stop.json", {"requested_by": "me"})
         terminate()
 
     with meanwhile(lambda: bool(run.state().get("reason")), stop):
@@ -178,7 +178,7 @@ def test_a_run_is_stopped_while_a_node_does_not_answer_its_survey(master: Master
 
     def stop() -> None:
         begun.append(time.monotonic())
-        run.write("stop.json", {"asked_by": "me"})
+        run.write("stop.json", {"requested_by": "me"})
         terminate()
 
     with threads_joined():
@@ -204,7 +204,7 @@ def test_a_run_whose_master_goes_down_has_no_end_whatever_breaks_then(
 
     def breaks(_allocator: unit.Allocator) -> None:
         if asked:
-            run.write("stop.json", {"asked_by": "me"})
+            run.write("stop.json", {"requested_by": "me"})
         terminate()
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -275,7 +275,7 @@ def test_after_a_boot_the_clusters_runs_without_an_end_are_started(master: Maste
     master.create_run("new")
     runs = Path(interrupted.path).parent
     Folder(str(runs / "ended")).write("result.json", {"state": "failed"})
-    Folder(str(runs / "stopped")).write("stop.json", {"asked_by": "me"})
+    Folder(str(runs / "stopped")).write("stop.json", {"requested_by": "me"})
     master.active("active")
     with master.node.here():
         unit.recover(replace(master.config, role="worker"))
@@ -344,7 +344,7 @@ def test_reads_are_retried_while_a_file_is_replaced(run: Folder, tmp_path: Path,
     RunLog(run).enter("running")
     config = replace(CONFIG, efs_mount=str(tmp_path))
     replacing.update({"run.json": 2, "state.json": 2})
-    assert RunLog(run).state["state"] == "running" and run.run()["asked_by"] == "me"
+    assert RunLog(run).state["state"] == "running" and run.run()["requested_by"] == "me"
     replacing["run.json"] = 2
     assert find_run(config, "r1").id == "r1"
     replacing["run.json"] = 2

@@ -36,8 +36,8 @@ def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def add_run(master: Node, run_id: str, state: str = "", **fields: Any) -> Folder:
     folder = Folder(f"{runs_root(master.config)}/{run_id}")
     Path(folder.path).mkdir(parents=True)
-    run = {"framework": "pytorch", "distribution": "ddp", "script": "/efs/x.py", "asked_by": "anna"}
-    folder.write("run.json", {**run, "asked_at": format_time(), **fields})
+    run = {"framework": "pytorch", "distribution": "ddp", "script": "/efs/x.py", "requested_by": "anna"}
+    folder.write("run.json", {**run, "requested_at": format_time(), **fields})
     folder.write("state.json", {"state": "running", "nodes": ["deeplearning-worker1"], "progress": {"epoch": 2}})
     if state:
         folder.write("result.json", {"state": state, "exit_code": 0, "sentence": "done"})
@@ -81,7 +81,7 @@ def test_runs_that_go_on_and_the_last_that_have_ended(
 ) -> None:
     monkeypatch.setattr(units, "may_continue", lambda run: run == "r00")
     for number in range(9):
-        add_run(master, f"r{number:02}", "" if number == 0 else "failed", asked_at=f"2026-11-23T03:0{number}:00Z")
+        add_run(master, f"r{number:02}", "" if number == 0 else "failed", requested_at=f"2026-11-23T03:0{number}:00Z")
     Path(f"{runs_root(master.config)}/not-a-run").mkdir()
     described = answer(master, capsys)
     assert [run["run_id"] for run in described["runs"]] == ["r00", "r04", "r05", "r06", "r07", "r08"]
@@ -105,7 +105,7 @@ def test_unreadable_runs_are_named_and_the_others_are_answered(
     master: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_run(master, "r1")
-    Path(add_run(master, "r2").file("run.json")).write_text('{"schema": 1, "asked_at": "2026"}')
+    Path(add_run(master, "r2").file("run.json")).write_text('{"schema": 1, "requested_at": "2026"}')
     Path(add_run(master, "r3").file("state.json")).write_text('{"schema": 1, "processes": 3}')
     described = answer(master, capsys)
     assert [run["run_id"] for run in described["runs"]] == ["r1"]

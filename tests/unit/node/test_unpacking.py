@@ -443,12 +443,12 @@ def test_nodes_unpack_their_parts_and_one_finishes(
 ) -> None:
     tar(staged / "a.tar", contents())
     manifest(staged, "a.tar")
-    assert unpacking("show", "coco") == {"there": False}
+    assert unpacking("show", "coco") == {"exists": False}
     done = [unpacking("share", "coco", "--share", f"{share}/3") for share in (1, 2, 3)]
     assert {answer["event"] for answer in done} == {"end"}
     assert sum(answer["files"] for answer in done) == len(contents())
     assert unpacking("finish", "coco") == {"changed": True, "files": len(contents())}
-    assert unpacking("show", "coco") == {"there": True} and files_in(place.path) == contents()
+    assert unpacking("show", "coco") == {"exists": True} and files_in(place.path) == contents()
     # By default there is one share.
     assert unpacking("share", "coco")["event"] == "end"
 

@@ -47,7 +47,7 @@ print(json.dumps({
     "options": [train["framework"].form("caffe"), image["image_frameworks"].form(["caffe"])],
     "setting": settings.TABLE["cluster_default_framework"].form("caffe"),
     "help": "caffe: ddp" in train["distribution"].help,
-    "request": run_request.validate({"framework": "caffe", "asked_by": "me"})["framework"],
+    "request": run_request.validate({"framework": "caffe", "requested_by": "me"})["framework"],
     "cluster_json": cluster_config.FIELDS["default_framework"]("caffe"),
     "answer": answers.framework("caffe"),
     "distribution": frameworks.default_distribution("caffe", 2, 0),

@@ -12,7 +12,7 @@ from typing import Any
 from deeplearning.config import read_config
 from deeplearning.contract.download import CHUNK
 from deeplearning.contract.errors import UserError
-from deeplearning.data import own_disk, staging
+from deeplearning.data import local_disk, staging
 from deeplearning.identity import become
 
 KEY = re.compile(r"[0-9a-f]{32}")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> None:
     )
     become(config.user)
     if options.on == "instance_store":
-        own_disk.require_instance_store()
+        local_disk.require_instance_store()
     if options.verb == "show":
         report(staging.show(request, options.key))
     elif options.verb == "receive":

@@ -24,7 +24,7 @@ from deeplearning.contract import datasets, paths
 from deeplearning.contract.datasets import GENERATED, GENERATED_MARKER, DatasetFile
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.identifiers import is_dataset_name
-from deeplearning.data import own_disk
+from deeplearning.data import local_disk
 from deeplearning.data.extract import LISTED, Unpacking, create_links, marker_of, write_marker
 from deeplearning.data.objects import fetch_s3
 from deeplearning.data.packed import files_of
@@ -83,7 +83,7 @@ def show(request: StagingRequest, key: str = "") -> dict[str, Any]:
     elif request.is_folder:
         _staged_source(request)
     return {
-        "there": is_complete,
+        "exists": is_complete,
         "path": str(path),
         "generated": (path / GENERATED_MARKER).exists(),
         "received": received.stat().st_size if key and received.is_file() else 0,
@@ -138,7 +138,7 @@ def _check_version(request: StagingRequest) -> None:
         )
 
 
-def has_own_copy(data: str) -> bool:
+def has_local_copy(data: str) -> bool:
     return _is_complete(StagingRequest(data, Path(), on_node=True).path)
 
 
@@ -194,7 +194,7 @@ def _create_root(request: StagingRequest) -> None:
     """Create the folder of all data sets, like /tmp: every user may stage, and none can remove files of another."""
     root = request.root
     if request.on_node:
-        own_disk.prepare(str(root))
+        local_disk.prepare(str(root))
     try:
         safe_paths.shared_folder(str(root))
     except PermissionError:

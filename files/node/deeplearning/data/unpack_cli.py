@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     source = Source(options.source, config.region, options.name, options.sha256)
     unpacking = Unpacking(Path(config.efs_mount, "data"), options.name, source)
     if options.verb == "show":
-        report({"there": unpacking.is_unpacked()})
+        report({"exists": unpacking.is_unpacked()})
     elif options.verb == "share":
         report({"event": "end", **unpacking.unpack(int(match[1]) - 1, int(match[2]), report)})
     else:

@@ -66,7 +66,7 @@ def run_checks(
         "max_restarts": 0,
         "processor": processor,
         "busy": "refuse",
-        "asked_by": "health",
+        "requested_by": "health",
     }
     created = _run(["create"], json.dumps(request))
     if created.returncode:

@@ -30,7 +30,7 @@ Command = Callable[[argparse.Namespace, Config], Optional[int]]
 def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     config = read_config()
-    arguments.asked_by = os.environ.get("SUDO_USER") or os.environ.get("USER") or config.user
+    arguments.requested_by = os.environ.get("SUDO_USER") or os.environ.get("USER") or config.user
     become(config.user)
     command: Command = arguments.command
     try:
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read_request(asked_by: str, first_line: bool = False) -> Any:
+def _read_request(requested_by: str, first_line: bool = False) -> Any:
     try:
         if first_line:
             # Unbuffered, so that another process can read what follows.
@@ -89,12 +89,12 @@ def _read_request(asked_by: str, first_line: bool = False) -> Any:
     except ValueError as error:
         raise UserError(f"The request on standard input is not JSON ({error}).") from None
     if isinstance(request, dict):
-        request.setdefault("asked_by", asked_by)
+        request.setdefault("requested_by", requested_by)
     return request
 
 
 def _create(arguments: argparse.Namespace, config: Config) -> None:
-    request = _read_request(arguments.asked_by, first_line=bool(arguments.code))
+    request = _read_request(arguments.requested_by, first_line=bool(arguments.code))
     with script.receive(request, config) if arguments.code else contextlib.nullcontext(request) as complete:
         print(json.dumps(create(complete, config)))
 
@@ -117,7 +117,7 @@ def _wait(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _stop(arguments: argparse.Namespace, config: Config) -> int:
-    return views.stop(config, arguments.run_id, arguments.asked_by)
+    return views.stop(config, arguments.run_id, arguments.requested_by)
 
 
 def _list(arguments: argparse.Namespace, config: Config) -> None:
@@ -154,7 +154,7 @@ def _send(arguments: argparse.Namespace, config: Config) -> None:
 
 def _plan(arguments: argparse.Namespace, config: Config) -> None:
     if arguments.run_id == "-":
-        plan = plan_of_request(_read_request(arguments.asked_by), config)
+        plan = plan_of_request(_read_request(arguments.requested_by), config)
     else:
         plan = plan_of_run(arguments.run_id, config)
     print(json.dumps({"schema": 1, **plans.as_json(plan)}) if arguments.json else plans.table(plan))

@@ -142,9 +142,9 @@ def new_run(request: dict[str, Any], config: Config, members: Members) -> dict[s
     run["run_id"] = request.get("run_id") or default_id
     run["python"], run["versions"] = find_interpreter(run["framework"], request.get("python"))
     run["requirements"] = packages.checksum(packages.text_of(request))
-    run["data"] = find_data(run["data"], config, bool(run["own_copy"]))
+    run["data"] = find_data(run["data"], config, bool(run["local_copy"]))
     run["generated"] = bool(run["data"]) and os.path.exists(f"{run['data']}/{GENERATED_MARKER}")
-    run.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    run.update(cluster=config.cluster, cluster_id=config.cluster_id, requested_at=format_time())
     return run
 
 
@@ -156,13 +156,13 @@ def resumed_run(
     if "requirements" in request or request.get("python"):
         resumed["requirements"] = packages.checksum(packages.text_of(request))
     if "data" in request:
-        resumed["own_copy"] = request.get("own_copy")
+        resumed["local_copy"] = request.get("local_copy")
     python = request.get("python") or (None if paths.is_in_environment(run["python"]) else run["python"])
     checked = {key: resumed[key] for key in ("framework", "distribution", "nodes", "script_args")}
     run_request.require_consistent({**checked, "python": python, "requirements": resumed.get("requirements")})
     resumed["python"], resumed["versions"] = find_interpreter(resumed["framework"], python)
-    resumed["data"] = find_data(resumed["data"], config, bool(resumed["own_copy"]))
-    resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, asked_at=format_time())
+    resumed["data"] = find_data(resumed["data"], config, bool(resumed["local_copy"]))
+    resumed.update(cluster=config.cluster, cluster_id=config.cluster_id, requested_at=format_time())
     return resumed
 
 
@@ -192,7 +192,7 @@ def find_interpreter(framework: str, python: str | None) -> tuple[str, dict[str,
     return f"{environment}/bin/python", marker.get("versions", {})
 
 
-def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> str:
+def find_data(data: str | None, config: Config, is_local_copy: bool = False) -> str:
     """Return the folder of a data set, or an empty string if none is requested.
 
     A node that lacks its own copy makes it before an attempt.
@@ -200,7 +200,7 @@ def find_data(data: str | None, config: Config, is_own_copy: bool = False) -> st
     if not data:
         return ""
     folder = paths.dataset(config.efs_mount, data)
-    if not is_own_copy and not os.path.isdir(folder):
+    if not is_local_copy and not os.path.isdir(folder):
         raise UserError(f"data is {data}, and there is no folder {folder}: stage it first, or choose other data.")
     return folder
 

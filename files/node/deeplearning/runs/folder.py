@@ -33,6 +33,8 @@ REPLACED = ("run.json", "environment.json", "state.json")
 """Files that are replaced while others read them. Other files appear once."""
 MALFORMED = (KeyError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What files in another form than ours cause."""
+FORMER_KEYS = {"asked_by": "requested_by", "asked_at": "requested_at", "own_copy": "local_copy"}
+"""Keys of run.json by the names that an earlier version wrote."""
 SUBFOLDERS = ("logs", "metrics", "checkpoints", "tensorboard", "attempts")
 LEAST_FREE_BYTES = 64 * 2**20
 
@@ -92,7 +94,7 @@ class Folder:
         record = self.read("run.json")
         if record is None:
             raise UserError(f"{self.path} has no run.json, so it is not a run: `deeplearning run list` shows all runs.")
-        return record
+        return {FORMER_KEYS.get(key, key): value for key, value in record.items()}
 
     def state(self) -> dict[str, Any]:
         return self.read("state.json") or {}
@@ -245,7 +247,7 @@ def all_runs(config: Config) -> list[Folder]:
     for folder in _folders(config):
         if folder.exists():
             with skip_unreadable(folder):
-                runs.append((str(folder.run()["asked_at"]), folder.id, folder))
+                runs.append((str(folder.run()["requested_at"]), folder.id, folder))
     return [folder for _time, _id, folder in sorted(runs, key=lambda item: item[:2])]
 
 

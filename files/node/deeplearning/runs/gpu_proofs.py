@@ -87,7 +87,7 @@ def _read(key: str) -> dict[str, Any]:
 
 def start_of(run: dict[str, Any]) -> str:
     """Return what differs between two runs, and between a run and the same one after it was resumed."""
-    return f"{run['run_id']} {run['asked_at']}"
+    return f"{run['run_id']} {run['requested_at']}"
 
 
 def _file(key: str) -> str:

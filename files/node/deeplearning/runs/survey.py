@@ -249,11 +249,11 @@ def require_own_copy(run: dict[str, Any]) -> None:
     A copy of the data set on this node's own disk takes longer than a survey, so a unit of its own makes it, and the
     next survey asks again. A machine in the place of a lost one makes it again.
     """
-    own_copy = run.get("own_copy")
-    if own_copy and not staging.has_own_copy(own_copy["data"]):
-        data = own_copy["data"]
+    local_copy = run.get("local_copy")
+    if local_copy and not staging.has_local_copy(local_copy["data"]):
+        data = local_copy["data"]
         argv = [paths.PROGRAM, "data", "stage", data, "--on", "node"]
-        argv += ["--bucket", own_copy["bucket"], "--from", own_copy["source"]]
+        argv += ["--bucket", local_copy["bucket"], "--from", local_copy["source"]]
         unit = f"deeplearning-copy-{run['run_id']}.service"
         units.prepare(unit, argv, f"{data} is copied to its disk", f"{data} cannot be copied to its disk")
 

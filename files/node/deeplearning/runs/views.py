@@ -57,7 +57,7 @@ def overview(folder: Folder) -> dict[str, Any]:
     return {
         "run_id": folder.id,
         "state": name,
-        **{key: run[key] for key in ("framework", "distribution", "script", "asked_by", "asked_at")},
+        **{key: run[key] for key in ("framework", "distribution", "script", "requested_by", "requested_at")},
         "nodes": list(nodes) if nodes else sorted({process["node"] for process in state.get("processes", [])}),
         "progress": dict(progress) if progress else None,
         "exit_code": result.get("exit_code"),
@@ -78,10 +78,17 @@ def overviews(config: Config) -> list[dict[str, Any]]:
 
 
 def overview_table(runs: list[dict[str, Any]]) -> str:
-    rows = [["run", "state", "code", "framework", "distribution", "nodes", "epoch", "asked at"]]
+    rows = [["run", "state", "code", "framework", "distribution", "nodes", "epoch", "requested at"]]
     for run in runs:
         epoch = (run["progress"] or {}).get("epoch")
-        values = [run["exit_code"], run["framework"], run["distribution"], len(run["nodes"]), epoch, run["asked_at"]]
+        values = [
+            run["exit_code"],
+            run["framework"],
+            run["distribution"],
+            len(run["nodes"]),
+            epoch,
+            run["requested_at"],
+        ]
         rows.append([run["run_id"], run["state"], *map(_cell, values)])
     return "\n".join(text_table(rows)) if len(rows) > 1 else "There is no run yet."
 
@@ -110,9 +117,10 @@ def detail_text(folder: Folder) -> str:
     rows += [[_cell(process[key]) for key in keys] for process in details["processes"]]
     run, result = details["run"], details["result"]
     reason = f", {details['reason']}" if details["reason"] else ""
+    what = f"{run['framework']} {run['distribution']}, {run['script']}"
     lines = [
         f"run {folder.id}: {details['state']}{reason}",
-        f"{run['framework']} {run['distribution']}, {run['script']}, asked by {run['asked_by']} at {run['asked_at']}",
+        f"{what}, requested by {run['requested_by']} at {run['requested_at']}",
         f"start {details['attempt'] + 1}, {folder.path}",
     ]
     if details["progress"]:
@@ -226,25 +234,25 @@ def wait(folder: Folder) -> int:
     return int(end["exit_code"])
 
 
-def stop(config: Config, run_id: str, asked_by: str) -> int:
+def stop(config: Config, run_id: str, requested_by: str) -> int:
     """Stop a run, or all that are active. Return 1 if a node did not answer."""
     folders = [find_run(config, each) for each in (units.active_runs() if run_id == "all" else [run_id])]
     if not folders:
         print("no run is going on")
-    active = [folder for folder in folders if _request_stop(folder, asked_by)]
+    active = [folder for folder in folders if _request_stop(folder, requested_by)]
     if active:
         # At the same time: each may take its stop_seconds.
         units.control("stop", *(units.supervisor_unit(folder.id) for folder in active))
     return max(map(_report_stop, active), default=0)
 
 
-def _request_stop(folder: Folder, asked_by: str) -> bool:
+def _request_stop(folder: Folder, requested_by: str) -> bool:
     """Return False if the run has ended already."""
     if folder.result() is not None:
         print(f"run {folder.id} has ended already: {state_of(folder)}")
         return False
     try:
-        folder.write("stop.json", {"asked_by": asked_by, "asked_at": format_time()})
+        folder.write("stop.json", {"requested_by": requested_by, "requested_at": format_time()})
     except OSError as error:
         print(f"{folder.path} cannot be written ({error.strerror}): the run may resume after a boot", file=sys.stderr)
     return True

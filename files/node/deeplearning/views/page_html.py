@@ -144,7 +144,7 @@ def _run(run: Mapping[str, Any]) -> str:
     facts = [
         f"{run['framework']} {run['distribution']}",
         f"nodes: {run['nodes']}",
-        f"asked at {run['asked_at']}",
+        f"requested at {run['requested_at']}",
     ]
     lines = [", ".join(facts), _progress(points[-1]) if points else "", run["reason"]]
     described = "".join(f'<p class="soft">{text(line)}</p>' for line in lines if line)

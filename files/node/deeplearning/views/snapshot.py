@@ -111,7 +111,7 @@ def _described(folder: Folder, whole: bool = False) -> Iterator[dict[str, Any]]:
             "reason": str((folder.result() or {}).get("sentence") or state.get("reason") or ""),
             "nodes": len(state.get("nodes") or ()),
             "stall": run_stall.find(state),
-            "asked_at": str(run["asked_at"]),
+            "requested_at": str(run["requested_at"]),
             "points": points,
         }
 

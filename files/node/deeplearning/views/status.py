@@ -51,7 +51,7 @@ def _runs(config: Config) -> snapshot.Part:
     for folder in folders.values():
         with skip_unreadable(folder, lambda reason: problems.append(f"runs: {reason}")):
             runs.append(views.overview(folder))
-    runs.sort(key=lambda run: (run["asked_at"], run["run_id"]))
+    runs.sort(key=lambda run: (run["requested_at"], run["run_id"]))
     ended = [run["run_id"] for run in runs if run["state"] in ENDED_STATES]
     shown = [run for run in runs if run["run_id"] not in ended[:-ENDED_RUNS]]
     return [{**run, "cost": costs.of_run(folders[run["run_id"]])} for run in shown], problems

@@ -23,7 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
     ],
 )
 def test_prices_of_another_form_are_refused(prices: Any) -> None:
-    request = {"framework": "pytorch", "script": "/x.py", "asked_by": "me"}
+    request = {"framework": "pytorch", "script": "/x.py", "requested_by": "me"}
     assert run_request.validate({**request, "prices": {"m5.large": 0.1}})["prices"] == {"m5.large": 0.1}
     with pytest.raises(UserError, match="prices"):
         run_request.validate({**request, "prices": prices})

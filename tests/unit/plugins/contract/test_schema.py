@@ -76,7 +76,7 @@ ACCEPTED: list[tuple[Callable[[Any], Any], list[Any], list[Any]]] = [
         [None, [], {"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": 1}, {1: "x"}],
     ),
     (
-        run_request.own_copy,
+        run_request.local_copy,
         [{"data": "coco", "source": "", "bucket": ""}],
         [
             None,

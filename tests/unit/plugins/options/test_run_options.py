@@ -235,7 +235,7 @@ def test_our_trainers_have_cifar10_to_train_on_and_scripts_what_they_ask_for(tmp
 
 
 def test_the_request_holds_what_was_specified() -> None:
-    assert requested(framework="pytorch") == {"framework": "pytorch", "asked_by": "me@here"}
+    assert requested(framework="pytorch") == {"framework": "pytorch", "requested_by": "me@here"}
     request = requested(
         framework="mxnet",
         distribution="dist_sync",
@@ -260,13 +260,13 @@ def test_the_request_holds_what_was_specified() -> None:
         "busy": "refuse",
         "max_restarts": 0,
         "stop_seconds": 60,
-        "asked_by": "me@here",
+        "requested_by": "me@here",
     }
 
 
 def test_a_resumed_run_keeps_unspecified_options() -> None:
-    assert requested(resume="mine") == {"resume": "mine", "asked_by": "me@here"}
-    assert requested(resume="mine", nodes=3) == {"resume": "mine", "nodes": 3, "asked_by": "me@here"}
+    assert requested(resume="mine") == {"resume": "mine", "requested_by": "me@here"}
+    assert requested(resume="mine", nodes=3) == {"resume": "mine", "nodes": 3, "requested_by": "me@here"}
 
 
 def test_one_node_is_enough_for_what_trains_on_one() -> None:

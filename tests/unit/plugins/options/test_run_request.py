@@ -208,7 +208,7 @@ def test_an_evaluation_is_the_same_script_on_the_same_data() -> None:
     assert request == {name: value for name, value in RUN.items() if name != "generated"} | {
         "script_args": ["--lr", "1", "--batch", "8", "--run-dir", "/efs/runs/red/a", "--evaluate"],
         "busy": "refuse",
-        "asked_by": "me@here",
+        "requested_by": "me@here",
     }
     needed = evaluation(RUN | {"requirements": "0a"})[1]
     assert needed["requirements"] == "/efs/runs/red/a/requirements.txt", "which the master reads"

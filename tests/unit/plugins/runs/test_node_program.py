@@ -35,6 +35,12 @@ def test_an_answer_is_json_or_text_for_people() -> None:
             "sh: not found",
             "n has no command deeplearning: run ansible-playbook deeplearning.aws.configure, which makes it a member.",
         ),
+        (
+            2,
+            "deeplearning: A run has no requested_by: is asked_by meant?\n",
+            "n does not know what this version requests. Its program may be another version, or changed: "
+            "deeplearning.aws.configure installs the right one.",
+        ),
         (255, "Connection closed\n", "The connection to n was lost: Connection closed"),
     ],
 )

@@ -410,7 +410,7 @@ def test_a_machine_without_ssh_is_one_sentence(tmp_path: Path, monkeypatch: pyte
 
 
 RUN = {"run_id": "r1", "state": "running", "framework": "pytorch", "distribution": "ddp", "nodes": []}
-RUN |= {"progress": None, "asked_by": "me", "asked_at": "now", "sentence": ""}
+RUN |= {"progress": None, "requested_by": "me", "requested_at": "now", "sentence": ""}
 
 
 def spoilt(key: str, **fields: Any) -> Callable[[dict[str, Any]], None]:
@@ -442,9 +442,9 @@ def test_a_malformed_answer_is_refused(spoil: Callable[[dict[str, Any]], None]) 
 
 
 def test_texts_of_nodes_are_safe_to_print() -> None:
-    content = {**ANSWER, "runs": [{**RUN, "asked_by": "\x1b[2Jme\n"}], "problems": ["a\x9bb"]}
+    content = {**ANSWER, "runs": [{**RUN, "requested_by": "\x1b[2Jme\n"}], "problems": ["a\x9bb"]}
     answer = answers.parse("n", ["status"], json.dumps(content))
-    assert answer["runs"][0]["asked_by"] == "\N{REPLACEMENT CHARACTER}[2Jme "
+    assert answer["runs"][0]["requested_by"] == "\N{REPLACEMENT CHARACTER}[2Jme "
     assert answer["problems"] == ["a\N{REPLACEMENT CHARACTER}b"]
     # What a script reports as its progress may be anything.
     content["runs"][0]["progress"] = {"epoch": "\x1b", "loss": 0.5}
@@ -513,8 +513,8 @@ LISTED = {
     "distribution": "ddp",
     "nodes": ["deeplearning-master", "deeplearning-worker2"],
     "progress": {"epoch": 2, "loss": 0.5},
-    "asked_by": "me@here",
-    "asked_at": "2026-11-23T03:00:00Z",
+    "requested_by": "me@here",
+    "requested_at": "2026-11-23T03:00:00Z",
     "cost": {"so_far": 41.2, "at_end": 96.125},
 }
 
@@ -586,7 +586,7 @@ def test_the_whole_text() -> None:
         "  i-00000004                        10.0.0.4  g5.xlarge  detached  -         -       -     -",
         "",
         "  run      state    framework    nodes  progress                                                        "
-        "asked at",
+        "requested at",
         "  lenet-1  running  pytorch ddp  2      epoch 2, loss 0.5000, 41.20 USD so far, about 96.12 at its end  "
         "2026-11-23T03:00:00Z by me@here",
         "  b        running  pytorch ddp  2      -                                                               "
@@ -614,8 +614,14 @@ def test_machines_of_different_templates_are_named_by_what_differs() -> None:
     ]
 
 
-STALLED_RUN = {"run_id": "lenet-1", "state": "stalled", "framework": "pytorch", "distribution": "ddp", "asked_by": "me"}
-STALLED_RUN |= {"nodes": ["deeplearning-worker1", "deeplearning-worker2"], "progress": None, "asked_at": "now"}
+STALLED_RUN = {
+    "run_id": "lenet-1",
+    "state": "stalled",
+    "framework": "pytorch",
+    "distribution": "ddp",
+    "requested_by": "me",
+}
+STALLED_RUN |= {"nodes": ["deeplearning-worker1", "deeplearning-worker2"], "progress": None, "requested_at": "now"}
 STALLED_RUN |= {"reason": "no process has reported progress or output for 12 minutes. Silent: worker 1 on x."}
 
 

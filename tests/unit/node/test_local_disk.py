@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from deeplearning.contract.errors import UserError
-from deeplearning.data import cli, own_disk
-from deeplearning.data.own_disk import MODEL, mount_commands, volumes
+from deeplearning.data import cli, local_disk
+from deeplearning.data.local_disk import MODEL, mount_commands, volumes
 
 ROOT = "/opt/deeplearning/data"
 LAST = [["mount", "-o", "noatime", "/dev/md/deeplearning", ROOT], ["chmod", "1777", ROOT]]
@@ -86,16 +86,16 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             commands.append(list(command))
         return subprocess.CompletedProcess(command, 0, json.dumps({"blockdevices": [device("/dev/nvme1n1")]}), "")
 
-    monkeypatch.setattr(own_disk.programs, "run", run)
-    monkeypatch.setattr(own_disk, "as_root", lambda *words: words)
-    monkeypatch.setattr(own_disk.os.path, "ismount", lambda _path: False)
-    monkeypatch.setattr(own_disk.os.path, "exists", lambda path: path == "/dev/nvme1n1")
+    monkeypatch.setattr(local_disk.programs, "run", run)
+    monkeypatch.setattr(local_disk, "as_root", lambda *words: words)
+    monkeypatch.setattr(local_disk.os.path, "ismount", lambda _path: False)
+    monkeypatch.setattr(local_disk.os.path, "exists", lambda path: path == "/dev/nvme1n1")
     return commands
 
 
 def test_the_mount_of_the_image_is_used(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_disk.os.path, "ismount", lambda path: path == "/opt/dlami/nvme")
-    own_disk.prepare(ROOT)
+    monkeypatch.setattr(local_disk.os.path, "ismount", lambda path: path == "/opt/dlami/nvme")
+    local_disk.prepare(ROOT)
     assert ran[1:] == [
         ["install", "-d", "-m", "1777", "/opt/dlami/nvme/deeplearning"],
         ["mount", "--bind", "/opt/dlami/nvme/deeplearning", ROOT],
@@ -103,27 +103,27 @@ def test_the_mount_of_the_image_is_used(ran: list[list[str]], monkeypatch: pytes
 
 
 def test_a_volume_is_mounted_once(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    own_disk.prepare(ROOT)
+    local_disk.prepare(ROOT)
     assert [command[0] for command in ran] == ["install", "mkfs.xfs", "mount", "chmod"]
     ran.clear()
-    monkeypatch.setattr(own_disk.os.path, "ismount", lambda path: path == ROOT)
-    own_disk.prepare(ROOT)
+    monkeypatch.setattr(local_disk.os.path, "ismount", lambda path: path == ROOT)
+    local_disk.prepare(ROOT)
     assert ran == []
 
 
 def test_a_machine_without_instance_store_uses_its_root_volume(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_disk, "_volumes", list)
-    own_disk.prepare(ROOT)
+    monkeypatch.setattr(local_disk, "_volumes", list)
+    local_disk.prepare(ROOT)
     assert ran == []
 
 
 def test_a_required_instance_store_that_is_missing_is_one_sentence(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_disk.require_instance_store()
-    monkeypatch.setattr(own_disk, "_volumes", list)
+    local_disk.require_instance_store()
+    monkeypatch.setattr(local_disk, "_volumes", list)
     config = SimpleNamespace(user="nobody", efs_mount="/efs", region="here")
     monkeypatch.setattr(cli, "read_config", lambda: config)
     monkeypatch.setattr(cli, "become", lambda _user: None)
@@ -132,8 +132,8 @@ def test_a_required_instance_store_that_is_missing_is_one_sentence(
 
 
 def test_a_command_that_fails_is_one_sentence(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_disk, "_volumes", lambda: {"/dev/nvme1n1": ""})
+    monkeypatch.setattr(local_disk, "_volumes", lambda: {"/dev/nvme1n1": ""})
     failed = subprocess.CompletedProcess([], 1, "", "mkfs.xfs: command not found")
-    monkeypatch.setattr(own_disk.programs, "run", lambda *_words: failed)
+    monkeypatch.setattr(local_disk.programs, "run", lambda *_words: failed)
     with pytest.raises(UserError, match=r"cannot be used \(install: mkfs.xfs: command not found\): install xfsprogs"):
-        own_disk.prepare(ROOT)
+        local_disk.prepare(ROOT)
