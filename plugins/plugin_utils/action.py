@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.module import argument_spec_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+
+from ..module_utils.aws.module import argument_spec_of
+from ..module_utils.contract.errors import UserError
 
 
 class Action(ActionBase):  # type: ignore[misc]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
+from ..module_utils.contract import schema
 
 Parser = schema.Check
 InvalidValue = schema.InvalidValue

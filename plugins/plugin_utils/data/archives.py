@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives import StrictTarInfo
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ...module_utils.contract.archives import StrictTarInfo
+from ...module_utils.contract.datasets import DatasetFile
+from ...module_utils.contract.errors import UserError
 
 Progress = Callable[[int], None]
 """Called with the position in the file."""

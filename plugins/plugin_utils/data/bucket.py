@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError, problem
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
+from ...module_utils.aws.client import Aws, AwsError, problem
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.manifest import FILE as MANIFEST
 
 try:
     from boto3.exceptions import S3UploadFailedError

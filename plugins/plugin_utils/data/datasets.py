@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import datasets
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import Dataset, DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import is_dataset_name
+from ...module_utils.contract import datasets
+from ...module_utils.contract.datasets import Dataset, DatasetFile
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.identifiers import is_dataset_name
 
 DATASETS = {name: datasets.DATASETS[name] for name in datasets.STAGED}
 

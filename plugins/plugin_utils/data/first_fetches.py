@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import atomic_file, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ...module_utils.contract import atomic_file, schema
+from ...module_utils.contract.datasets import DatasetFile
+from ...module_utils.contract.errors import UserError
 
 FILE = "first-fetches.json"
 

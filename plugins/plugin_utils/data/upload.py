@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol, cast
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.archives import files_sha256
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.datasets import ON_DEMAND, Dataset, DatasetFile
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.download import Download, DownloadError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import FILE as MANIFEST
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest import build, digest
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data import archives
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import (
-    Bucket,
-    MissingBucket,
-    ObjectReader,
-    file_sha256,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.datasets import set_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.first_fetches import FirstFetches
+
+from ...module_utils.aws.client import AwsError
+from ...module_utils.contract.archives import files_sha256
+from ...module_utils.contract.datasets import ON_DEMAND, Dataset, DatasetFile
+from ...module_utils.contract.download import Download, DownloadError
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.manifest import FILE as MANIFEST
+from ...module_utils.contract.manifest import build, digest
+from . import archives
+from .bucket import Bucket, MissingBucket, ObjectReader, file_sha256
+from .datasets import set_of
+from .first_fetches import FirstFetches
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

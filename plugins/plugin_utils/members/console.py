@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
+from ...module_utils.aws.client import Aws, AwsError
 
 _NOT_NITRO = ("UnsupportedOperation", "InvalidParameterCombination")
 

@@ -9,31 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
-    CLUSTER_TAG,
-    EMR_NODE,
-    MASTER,
-    Names,
-    domain,
-    tag_filter,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MAX_BYTES, key_of
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.network import cidrs_in_use
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_output
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import NodeReport
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import Cluster, ClusterNode
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
-    clusters_in,
-    file_systems_behind,
-)
+from ...module_utils.aws.client import AwsError
+from ...module_utils.aws.polling import ProgressPrinter, until
+from ...module_utils.contract.names import CLUSTER_TAG, EMR_NODE, MASTER, Names, domain, tag_filter
+from ...module_utils.contract.report import MAX_BYTES, key_of
+from ...module_utils.contract.tables import join_names
+from ...module_utils.plan.network import cidrs_in_use
+from ..resources import membership
+from ..resources.membership import Cluster, ClusterNode
+from ..resources.resource_reader import clusters_in, file_systems_behind
+from . import host_keys
+from .console import console_output
+from .host_keys import NodeReport
 
 if TYPE_CHECKING:
-    from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+    from ...module_utils.aws.client import Aws
 
 AT_ONCE = 16
 

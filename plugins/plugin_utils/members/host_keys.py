@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import aliases
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import HELD, parse
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.hosts import aliases
+from ...module_utils.contract.names import MASTER
+from ...module_utils.contract.report import HELD, parse
+from ..resources.membership import ClusterNode
 
 JUMP, DIRECT, SSM = "jump", "direct", "ssm"
 """How workers are reached: through the master, at their private addresses, or by AWS Systems Manager."""

@@ -13,16 +13,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import JUMP, jump_command
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
-    Cluster,
-    ClusterNode,
-    InstanceRecord,
-)
+from ...module_utils.contract.hosts import MASTER_ALIAS
+from ...module_utils.contract.names import MASTER
+from ...module_utils.contract.tables import join_names
+from ..resources import membership
+from ..resources.membership import Cluster, ClusterNode, InstanceRecord
+from .host_keys import JUMP, jump_command
 
 PREFIX = "deeplearning_"
 GROUPS = (MASTER, "workers", "cluster", "joining")

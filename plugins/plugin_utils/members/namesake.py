@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import OF_CLUSTER, ssh_files
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import leftovers
+from ...module_utils.aws.client import Aws, AwsError
+from ..resources.resource_reader import ResourceReader
+from ..resources.resources import leftovers
+from .host_keys import OF_CLUSTER, ssh_files
 
 
 def other_regions(folder: Path, cluster: str, region: str) -> set[str]:

@@ -18,7 +18,8 @@ from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import split_args
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
+
+from .settings import TABLE
 
 HERE = os.path.join(os.getcwd(), "")
 """What absolute paths of files below the current folder begin with."""

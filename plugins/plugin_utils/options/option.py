@@ -10,12 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import (
-    Form,
-    InvalidOption,
-    is_empty,
-    shown,
-)
+from .readers import Form, InvalidOption, is_empty, shown
 
 
 @dataclass(frozen=True)

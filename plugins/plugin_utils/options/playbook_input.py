@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import shown
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS, name_of, options_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, REMOVED, TABLE
+from ...module_utils.contract.tables import join_names
+from . import readers
+from .option import Option
+from .readers import shown
+from .run_options import PLAYBOOKS, name_of, options_of
+from .settings import PREFIX, REMOVED, TABLE
 
 PROVISIONING = ("site", "emr", "plan", "provision", "image")
 """Playbooks that need all settings. The others need those that identify the cluster."""

@@ -17,8 +17,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any, Generic, TypeVar
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import is_key
+from ...module_utils.contract import schema
+from ..members.host_keys import is_key
 
 Value = TypeVar("Value")
 

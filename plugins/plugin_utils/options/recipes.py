@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
+
+from .readers import InvalidOption
 
 FOLDER = Path(__file__).resolve().parents[3] / "files" / "recipes"
 CONFIG = "config"

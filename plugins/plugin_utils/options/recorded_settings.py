@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import NOT_RECORDED, REMOVED, TABLE
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract import schema
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.names import Names
+from ..members import namesake
+from .settings import NOT_RECORDED, REMOVED, TABLE
 
 OBJECT = "settings.json"
 LARGEST = 1 << 20

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files, run_request
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import run_readers as rr
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone
+from ...module_utils.contract import run_files, run_request
+from ...module_utils.contract.frameworks import DISTRIBUTIONS, RECORDS
+from ..runs import git_clone
+from . import readers as r
+from . import run_readers as rr
+from .option import Option
+from .settings import MOST_NODES
 
 _DISTRIBUTION = r.choice(*dict.fromkeys(name for names in DISTRIBUTIONS.values() for name in names))
 _TRAIN = ("train",)

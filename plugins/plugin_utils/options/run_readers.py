@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths, run_request, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import ALL_RUNS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, form
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import MOST_NODES
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone
+from ...module_utils.contract import paths, run_request, schema
+from ...module_utils.contract.identifiers import ALL_RUNS
+from ..runs import git_clone
+from . import readers as r
+from .readers import InvalidOption, form
+from .settings import MOST_NODES
 
 DATASETS = ("cifar10", "mnist", "generated")
 """train.yml stages these itself."""

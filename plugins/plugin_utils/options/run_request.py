@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import paths
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import ON_ONE_NODE
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import FIELDS, node_range
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpus import GpuTable, check_members
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import locate_script, module_file
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import requirements
+from ...module_utils.contract import paths
+from ...module_utils.contract.frameworks import ON_ONE_NODE
+from ...module_utils.contract.run_request import FIELDS, node_range
+from ...module_utils.plan.gpus import GpuTable, check_members
+from ..runs import requirements
+from .run_readers import locate_script, module_file
 
 Options = Mapping[str, Any]
 

@@ -12,18 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import MISSING_FRAMEWORK, conflicts
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import recipes
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption, is_empty
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_readers import (
-    DATASETS,
-    locate_script,
-    module_file,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import git_clone, requirements
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.run_request import MISSING_FRAMEWORK, conflicts
+from ..runs import git_clone, requirements
+from . import recipes
+from .option import Validated, validate
+from .readers import InvalidOption, is_empty
+from .run_options import options_of
+from .run_readers import DATASETS, locate_script, module_file
 
 Options = Mapping[str, Any]
 Rule = Callable[[Options], Iterable[str]]

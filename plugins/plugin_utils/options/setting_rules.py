@@ -10,11 +10,11 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_USER
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.readers import InvalidOption
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import PREFIX, TABLE
+from ...module_utils.contract.names import EMR_USER
+from . import readers as r
+from .option import Validated, validate
+from .readers import InvalidOption
+from .settings import PREFIX, TABLE
 
 Cluster = Mapping[str, Any]
 """Settings by their names without the prefix."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import readers as r
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Option
+from ...module_utils.contract.frameworks import FRAMEWORKS
+from . import readers as r
+from .option import Option
 
 PREFIX = "cluster_"
 NOT_RECORDED = (

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import inventory_name
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+from ...module_utils.aws.client import Aws
+from ...module_utils.contract.hosts import inventory_name
+from ...module_utils.contract.names import (
     CLUSTER_TAG,
     CORE,
     EMR_NODE,

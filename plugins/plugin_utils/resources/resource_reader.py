@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import scheduled_end
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import (
+from ...module_utils.aws.client import AwsError
+from ...module_utils.contract import scheduled_end
+from ...module_utils.contract.names import (
     CLUSTER_TAG,
     EMR_NODE,
     EMR_SERVICE,
@@ -27,19 +27,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
     tag_filter,
     tags_of,
 )
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources import emr_cluster
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import KINDS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
-    DEAD,
-    GOING,
-    LIVE,
-    ClusterResources,
-    Resource,
-)
+from ...module_utils.resources import emr_cluster
+from .kinds import KINDS
+from .membership import record_of
+from .resources import DEAD, GOING, LIVE, ClusterResources, Resource
 
 if TYPE_CHECKING:
-    from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+    from ...module_utils.aws.client import Aws
 
 Listed = Mapping[str, Any]
 

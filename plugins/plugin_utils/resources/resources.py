@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_SERVICE, Names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import IMAGES, KINDS, kind_of
+from ...module_utils.contract.names import EMR_SERVICE, Names
+from .kinds import IMAGES, KINDS, kind_of
 
 LIVE = "live"
 GOING = "going"

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import node_load, run_files, run_request, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import MEMBER_STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES, run_id
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
+from ...module_utils.contract import node_load, run_files, run_request, schema
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.frameworks import DISTRIBUTIONS
+from ...module_utils.contract.report import MEMBER_STATES
+from ...module_utils.contract.run_request import STATES, run_id
+from .. import untrusted as u
 
 Form = Callable[[Any], dict[str, Any]]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
+from ...module_utils.contract.errors import UserError
 
 MOST_BYTES = 256 << 20
 EXCLUDED = frozenset({".git", ".deeplearning", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache"})

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.redaction import redact
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, without_sequences
+from ...module_utils.contract.errors import UserError
+from ..redaction import redact
+from ..untrusted import one_line, without_sequences
 
 PREFIX = "git+"
 FORM = "git+URL@ref:path"

@@ -16,7 +16,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
+from ..untrusted import InvalidValue
 
 
 def functions(largest: int) -> str:

@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot, paths
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import RUN_ID
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_files
+from ...module_utils.contract import boot, paths
+from ...module_utils.contract.identifiers import RUN_ID
+from . import node_files
 
 MOST_PACKED = 32 << 20
 MOST_UNPACKED = 64 << 20

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import PROGRAM
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import UNKNOWN_KEY
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.paths import PROGRAM
+from ...module_utils.contract.run_request import UNKNOWN_KEY
+from ..untrusted import one_line
+from . import answers
 
 COMMAND_NOT_FOUND = 127
 CONNECTION_LOST = 255

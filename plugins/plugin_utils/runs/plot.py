@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import html_page
+from ...module_utils.contract import html_page
 
 WIDTH, HEIGHT = 560, 310
 """Without the legend, which is below."""

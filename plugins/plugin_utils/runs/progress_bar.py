@@ -12,8 +12,9 @@ from typing import Protocol
 from ansible import constants
 from ansible.utils import color
 from ansible.utils.display import Display
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.run_events import clock
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
+
+from ..untrusted import one_line, printable
+from .run_events import clock
 
 LINE_SECONDS = 5.0
 BAR_WIDTH = 10

@@ -13,16 +13,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import html_page, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.plot import Plot, Series
+from ...module_utils.contract import html_page, schema
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.run_cost import CURRENCY
+from ...module_utils.contract.run_request import STATES
+from ...module_utils.contract.tables import text_table
+from ...module_utils.plan import offers
+from ...module_utils.plan.prices import PriceList
+from .. import untrusted as u
+from . import answers
+from .plot import Plot, Series
 
 DEFAULT_BATCH = 128
 """Of the example trainers."""

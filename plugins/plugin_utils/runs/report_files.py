@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.identifiers import RUN_ID
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_files
+from ...module_utils.contract.identifiers import RUN_ID
+from . import node_files
 
 FILES = ("run.json", "result.json", "state.json")
 METRICS = "metrics/rank[0-9]{1,5}[.]jsonl"

@@ -10,8 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import MOST_REQUIREMENTS
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.run_request import MOST_REQUIREMENTS
 
 MOST_INCLUDED = 20
 """Files that a file may include, one through the other."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket, file_sha256
+from ...module_utils.contract import run_files
+from ...module_utils.contract.errors import UserError
+from ..data.bucket import Bucket, file_sha256
 
 PARTIAL = ".partial"
 """A folder for files that have not arrived completely. No file of a run is in one of that name."""

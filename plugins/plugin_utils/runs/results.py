@@ -21,19 +21,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import run_files
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ACTIVE_STATES
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import file_sha256
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
-    ResultTarget,
-    RunFile,
-    Transfer,
-    conflict,
-    create_folders,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
+from ...module_utils.contract import run_files
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.run_request import ACTIVE_STATES
+from ..data.bucket import file_sha256
+from ..untrusted import InvalidValue
+from . import answers, node_program
+from .result_targets import ResultTarget, RunFile, Transfer, conflict, create_folders
 
 ROUNDS = 3
 """How often files are listed and received, as they may change meanwhile."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, run_cost, run_files
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_request import ENDED_STATES, STATES
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
+from ...module_utils.contract import problems, run_cost, run_files
+from ...module_utils.contract.run_request import ENDED_STATES, STATES
+from ...module_utils.contract.run_stall import STALLED
+from ...module_utils.contract.tables import join_names
+from .. import untrusted as u
+from . import answers
 
 _STATES = {
     "waiting": "waits",

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import Resource
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.names import Names
+from ...module_utils.plan import offers
+from ..resources.resources import Resource
 
 
 def find(aws: Aws) -> Resource | None:

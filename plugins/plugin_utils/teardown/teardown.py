@@ -12,20 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import terminate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import EVERYTHING, IMAGES, KINDS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
-    GOING,
-    LIVE,
-    ClusterResources,
-    Resource,
-    count_by_kind,
-    retained,
-)
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.aws.polling import ProgressPrinter, until
+from ...module_utils.contract.tables import join_names
+from ...module_utils.resources.emr_cluster import terminate
+from ..resources.kinds import EVERYTHING, IMAGES, KINDS
+from ..resources.resource_reader import ResourceReader
+from ..resources.resources import GOING, LIVE, ClusterResources, Resource, count_by_kind, retained
 
 MOST_KINDS = 6
 """Of what is still there, in a line."""

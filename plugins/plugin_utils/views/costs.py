@@ -11,21 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import (
-    CURRENCY,
-    LEAST_AMOUNT,
-    rate,
-    shown,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import MONTH, PriceList
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
-    ClusterResources,
-    Resource,
-    count_by_kind,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract.run_cost import CURRENCY, LEAST_AMOUNT, rate, shown
+from ...module_utils.plan import offers
+from ...module_utils.plan.prices import MONTH, PriceList
+from ..resources.resources import ClusterResources, Resource, count_by_kind
+from ..watch.group_history import GroupHistory
 
 _LAUNCHED = re.compile(r"Launching a new EC2 instance: (i-[0-9a-f]+)")
 TERMINATED = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import DISTRIBUTIONS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.problems import CHECKS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import text_table
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
+from ...module_utils.contract import problems
+from ...module_utils.contract.frameworks import DISTRIBUTIONS
+from ...module_utils.contract.problems import CHECKS
+from ...module_utils.contract.tables import text_table
+from .. import untrusted as u
+from ..runs import answers
 
 SCHEMA = 1
 SHOWN_NODES = 32

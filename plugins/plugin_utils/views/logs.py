@@ -24,24 +24,19 @@ from threading import Lock
 from typing import Any
 
 from ansible.release import __version__ as ansible_version
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import aliases
-from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted as u
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_outputs
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import JUMP
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import SshAccess
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.redaction import redact
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import (
-    LIVING,
-    ClusterNode,
-    clusters_from,
-    instance_filters,
-    read_records,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_logs, node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
+
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.hosts import aliases
+from .. import untrusted as u
+from ..members.console import console_outputs
+from ..members.host_keys import JUMP
+from ..members.hosts import SshAccess
+from ..redaction import redact
+from ..resources.membership import LIVING, ClusterNode, clusters_from, instance_filters, read_records
+from ..resources.resources import ClusterResources
+from ..runs import node_logs, node_program
+from ..watch.group_history import GroupHistory
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8

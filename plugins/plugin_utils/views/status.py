@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, report
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import host_name
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import MASTER
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_stall import STALLED
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import membership
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import run_events
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import hourly_of_machines
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import END_PROBLEMS, setup_groups
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
+from ...module_utils.contract import problems, report
+from ...module_utils.contract.hosts import host_name
+from ...module_utils.contract.names import MASTER
+from ...module_utils.contract.run_stall import STALLED
+from ...module_utils.contract.tables import join_names, text_table
+from ...module_utils.plan.prices import PriceList
+from ..options.command_line import repeat_in
+from ..resources import membership
+from ..resources.membership import ClusterNode
+from ..resources.resources import ClusterResources
+from ..runs import run_events
+from ..untrusted import one_line
+from ..watch.capacity import NodeSetup
+from .costs import hourly_of_machines
+from .summary import END_PROBLEMS, setup_groups
 
 SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""

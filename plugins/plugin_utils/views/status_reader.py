@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import SshAccess
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import TERMINATED
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.status import Observations, TemplateVersion
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.missing_machines import reports_of
+from ...module_utils.aws.client import Aws
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.hosts import MASTER_ALIAS
+from ..members.hosts import SshAccess
+from ..resources.resources import ClusterResources
+from ..runs import node_program
+from ..watch.capacity import NodeSetup
+from ..watch.group_history import GroupHistory
+from ..watch.missing_machines import reports_of
+from .costs import TERMINATED
+from .status import Observations, TemplateVersion
 
 MASTER_SECONDS = 30.0
 """How long the master may take to answer."""

@@ -11,30 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import problems, schema
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import MASTER_ALIAS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import PRIMARY
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.run_cost import CURRENCY
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import IDLE, SETUP, TTL
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names, text_table
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_in
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
-    LIVE,
-    ClusterResources,
-    Health,
-    Resource,
-    count_by_kind,
-    is_of_emr,
-    leftovers,
-)
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import (
-    Costs,
-    billed,
-    cost_so_far,
-    phrase,
-    sum_phrase,
-)
+from ...module_utils.contract import problems, schema
+from ...module_utils.contract.hosts import MASTER_ALIAS
+from ...module_utils.contract.names import PRIMARY
+from ...module_utils.contract.run_cost import CURRENCY
+from ...module_utils.contract.scheduled_end import IDLE, SETUP, TTL
+from ...module_utils.contract.tables import join_names, text_table
+from ...module_utils.plan.prices import PriceList
+from ..options.command_line import repeat_in
+from ..resources.resources import LIVE, ClusterResources, Health, Resource, count_by_kind, is_of_emr, leftovers
+from .costs import Costs, billed, cost_so_far, phrase, sum_phrase
 
 SCHEMA = 1
 ALL = "all"

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import FAILED, READY
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import NodeSetup
+from ...module_utils.aws.polling import ProgressPrinter, until
+from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.report import FAILED, READY
+from .capacity import NodeSetup
 
 if TYPE_CHECKING:
-    from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-    from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+    from ...module_utils.aws.client import Aws
+    from .setup_reports import SetupReports
 
 ENDED = ("stopped", "shutting-down", "terminated")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import FAILED
+from ...module_utils.contract.report import FAILED
 
 NOT_YET_SECONDS = 180.0
 """A new instance profile takes effect within this time; one that does not is wrong."""

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.aws.polling import ProgressPrinter, until
+from ...module_utils.contract.boot import HOOK
+from . import capacity
+from .elastic_address import ElasticAddress
+from .setup_reports import SetupReports
 
 _STEP = re.compile(r" \([^)]*\)")
 """At which step a machine is, in a line of progress."""

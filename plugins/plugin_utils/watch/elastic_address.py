@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.hosts import primary_interface
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract.hosts import primary_interface
 
 _NOT_YET = frozenset({"IncorrectInstanceState", "InvalidInstanceID", "InvalidInstanceID.NotFound"})
 """AWS associates no address with an instance that is not running yet."""

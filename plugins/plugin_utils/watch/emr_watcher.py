@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, TypeVar
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.polling import ProgressPrinter, until
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import CORE
-from ansible_collections.deeplearning.aws.plugins.module_utils.resources.emr_cluster import ENDING, groups_of, terminate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line, printable
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import clock
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.aws.polling import ProgressPrinter, until
+from ...module_utils.contract.names import CORE
+from ...module_utils.resources.emr_cluster import ENDING, groups_of, terminate
+from ..untrusted import one_line, printable
+from .capacity import clock
 
 T = TypeVar("T")
 

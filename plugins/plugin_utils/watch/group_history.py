@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ...module_utils.aws.client import Aws
 
 
 class GroupHistory:

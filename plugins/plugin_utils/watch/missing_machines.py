@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import FAILURE_SECONDS
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import EMR_NODE, Names
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, Shortage
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capacity
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling, attempts_of
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+from ...module_utils.aws.client import Aws
+from ...module_utils.contract.boot import FAILURE_SECONDS
+from ...module_utils.contract.names import EMR_NODE, Names
+from ..resources.resources import ClusterResources, Shortage
+from . import capacity
+from .capacity_watcher import AutoScaling, attempts_of
+from .group_history import GroupHistory
+from .setup_reports import SetupReports
 
 
 def shortages_of(aws: Aws, resources: ClusterResources, history: GroupHistory) -> dict[str, Shortage]:

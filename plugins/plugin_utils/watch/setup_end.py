@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names import Names
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import SETUP
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import ScalingGroup
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract.names import Names
+from ...module_utils.contract.scheduled_end import SETUP
+from .capacity import ScalingGroup
+from .capacity_watcher import AutoScaling
+from .setup_reports import SetupReports
 
 
 def delete_if_in_service(aws: Aws, cluster: str, warn: Callable[[str], None]) -> bool:

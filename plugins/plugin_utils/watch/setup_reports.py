@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract import report
-from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.console import console_output
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import MOST_LINES, NodeSetup, ScalingGroup
+from ...module_utils.aws.client import Aws, AwsError
+from ...module_utils.contract import report
+from ...module_utils.contract.errors import UserError
+from ..members.console import console_output
+from ..untrusted import one_line
+from .capacity import MOST_LINES, NodeSetup, ScalingGroup
 
 AT_ONCE = 16
 
