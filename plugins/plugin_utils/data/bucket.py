@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...module_utils.aws.client import Aws, AwsError, problem
+from ...module_utils.contract import schema
 from ...module_utils.contract.errors import UserError
 from ...module_utils.contract.manifest import FILE as MANIFEST
 
@@ -103,11 +104,7 @@ class Bucket:
     def manifest(self) -> dict[str, Any]:
         """Return the list of the data set's parts, empty if there is none that can be read."""
         reader = self.open(MANIFEST)
-        try:
-            manifest = json.loads(reader.read(None)) if reader else {}
-        except (ValueError, RecursionError):
-            return {}
-        return manifest if isinstance(manifest, dict) else {}
+        return schema.json_object(reader.read(None)) if reader else {}
 
     def put_manifest(self, manifest: Mapping[str, Any]) -> None:
         body = json.dumps(manifest, indent=1).encode()

@@ -261,7 +261,4 @@ def member_record(item: Instance, rank: int, reported: Mapping[str, Any], master
 
 
 def _read_cache() -> dict[str, list[Any]]:
-    with contextlib.suppress(ValueError):
-        cache = json.loads(atomic_file.read_or_none(paths.REPORTS) or "{}")
-        return cache if isinstance(cache, dict) else {}
-    return {}
+    return schema.json_object(atomic_file.read_or_none(paths.REPORTS) or "")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Optional, Union
 
 from deeplearning.concurrency import Stopped
 from deeplearning.config import Config
+from deeplearning.contract import atomic_file
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.report import READY
 from deeplearning.contract.run_request import most_nodes, node_range
@@ -335,9 +334,6 @@ def nodes_in_use(config: Config, except_run: str = "") -> dict[str, str]:
     return in_use
 
 
-@contextmanager
-def selection_lock(config: Config) -> Iterator[None]:
+def selection_lock(config: Config) -> AbstractContextManager[None]:
     """Let one run at a time select its nodes."""
-    with open(os.open(f"{runs_root(config)}/.choosing", os.O_RDWR | os.O_CREAT, 0o644), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return atomic_file.locked(f"{runs_root(config)}/.choosing")

@@ -28,7 +28,7 @@ from typing import Any
 from deeplearning import programs, safe_files, safe_paths
 from deeplearning.boot.system import APT_GET
 from deeplearning.config import Config, read_config
-from deeplearning.contract import cuda_toolkits, paths
+from deeplearning.contract import atomic_file, cuda_toolkits, paths
 from deeplearning.contract.errors import UserError
 from deeplearning.contract.frameworks import COMPILERS, RECORDS
 from deeplearning.contract.run_request import MOST_REQUIREMENTS
@@ -167,8 +167,7 @@ def create_root(user: str) -> None:
 def install(packages: Packages, archive: str, folder: Folder) -> None:
     """Unpack the archive, of the shared file system, on this node's disk. Build it before, if no node has."""
     # A run that was stopped may have left a process that builds.
-    with open(f"{paths.PACKAGES}/.lock-{packages.digest}", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with atomic_file.locked(f"{paths.PACKAGES}/.lock-{packages.digest}"):
         if os.path.isdir(packages.folder):
             return
         # What a process that was killed has left takes room, and stands in nothing's way.
