@@ -143,6 +143,7 @@ def run(aws: Aws, module: AnsibleModule) -> dict[str, Any]:
     if not options["name"] and not options["file_system_id"]:
         raise UserError("The file system has neither name nor file_system_id: give one of them.")
     options["creation_token"] = options["creation_token"] or options["name"]
+    options["tags"] = {key: str(value) for key, value in options["tags"].items()}
     result = converge(aws, options, module.check_mode)
     for note in result["notes"]:
         module.warn(note)

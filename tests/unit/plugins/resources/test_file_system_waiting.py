@@ -45,6 +45,11 @@ def test_a_name_is_enough(run: Run, place: Place) -> None:
     assert not run(name="c-efs", tags={"size": 2})["changed"]
 
 
+def test_a_cluster_may_be_tagged_with_a_number(run: Run) -> None:
+    created, again = (run(name="c-efs", tags={"deeplearning:cluster": 7}) for _unused in range(2))
+    assert created["changed"] and not again["changed"]
+
+
 def test_check_mode_answers_what_would_be(run: Run, place: Place) -> None:
     planned = run(**place.options(), check=True)
     assert planned["created"] and planned["mount_target"] == {} and planned["notes"] == []
