@@ -67,7 +67,7 @@ def _example(name: str, value: Any = None) -> str:
 
 
 def _image(options: Options) -> Iterable[str]:
-    if options["image_state"] == "present" and not options["image_frameworks"]:
+    if options.get("image_state") == "present" and options.get("image_frameworks") == []:
         example = options_of("image")["image_frameworks"].argument()
         yield f"image_frameworks is empty: name the frameworks that the image is to contain. Example: {example}"
 

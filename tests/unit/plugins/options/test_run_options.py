@@ -44,6 +44,13 @@ def test_the_example_of_each_message_is_right(argument: Option, tmp_path: Path, 
     assert argument.form(argument.example) is not None
 
 
+@pytest.mark.parametrize("option", run_options.TABLE, ids=lambda option: f"{option.playbooks[0]}-{option.name}")
+@pytest.mark.parametrize("value", [{}, "x y", -1, [[]]], ids=str)
+def test_no_rule_fails_where_an_option_is_wrong(option: Option, value: Any) -> None:
+    for playbook in option.playbooks:
+        run_rules.check(playbook, {option.name: value})
+
+
 @pytest.mark.parametrize(
     ("name", "variables", "read"),
     [
