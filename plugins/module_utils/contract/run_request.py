@@ -125,7 +125,7 @@ FIELDS = {
     "prices": Field(run_cost.prices, {}),
 }
 UNKNOWN_KEY = "A run has no"
-"""Begins the refusal of a key that an operator of another version sends, as an operator checks what a user sets."""
+"""Begins the refusal of a key. If the operator's version has that key, the master's is another one."""
 MISSING_FRAMEWORK = f"framework is missing: give one of {', '.join(FRAMEWORKS)}. Example: -e framework=pytorch"
 DEFAULTS = {key: field.default for key, field in FIELDS.items()}
 RECORDED = (

@@ -137,9 +137,10 @@ ANSWERS: Mapping[str, Form] = {
 
 FOR_PEOPLE = ("run list", "run show")
 """Without --json, these answer with text as well."""
-
-
-OTHER_VERSION = "Its program may be another version, or changed: deeplearning.aws.configure installs the right one."
+OTHER_VERSION = (
+    "Its program may be another version, or changed: ansible-playbook deeplearning.aws.configure installs the right "
+    "one."
+)
 
 
 def parse(host: str, command: Sequence[str], text: str) -> dict[str, Any]:

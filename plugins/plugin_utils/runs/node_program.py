@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from ...module_utils.contract.errors import UserError
 from ...module_utils.contract.paths import PROGRAM
-from ...module_utils.contract.run_request import UNKNOWN_KEY
+from ...module_utils.contract.run_request import FIELDS, UNKNOWN_KEY
 from ..untrusted import one_line
 from . import answers
 
@@ -124,7 +124,7 @@ def failure(host: str, code: int, stderr: str) -> CommandFailed:
         )
     if code == CONNECTION_LOST:
         return ConnectionLost(f"The connection to {host} was lost: {reason}", code)
-    if reason.startswith(f"deeplearning: {UNKNOWN_KEY}"):
+    if any(reason.startswith(f"deeplearning: {UNKNOWN_KEY} {key}:") for key in FIELDS):
         return CommandFailed(f"{host} does not know what this version requests. {answers.OTHER_VERSION}", code)
     refused = reason.startswith("deeplearning: ")
     return CommandFailed(reason.removeprefix("deeplearning: ") if refused else f"{host}: {reason}", code)

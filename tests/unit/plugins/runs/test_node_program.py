@@ -39,8 +39,9 @@ def test_an_answer_is_json_or_text_for_people() -> None:
             2,
             "deeplearning: A run has no requested_by: is asked_by meant?\n",
             "n does not know what this version requests. Its program may be another version, or changed: "
-            "deeplearning.aws.configure installs the right one.",
+            "ansible-playbook deeplearning.aws.configure installs the right one.",
         ),
+        (2, "deeplearning: A run has no nodez: is nodes meant?\n", "A run has no nodez: is nodes meant?"),
         (255, "Connection closed\n", "The connection to n was lost: Connection closed"),
     ],
 )
