@@ -117,10 +117,10 @@ ANSWERS: Mapping[str, Form] = {
                 distribution=distribution,
                 nodes=u.list_of(u.node),
                 progress=progress,
-                requested_by=u.words,
-                requested_at=u.words,
                 sentence=u.words,
                 # The program may be an older one.
+                requested_by=u.optional(u.words),
+                requested_at=u.optional(u.words),
                 reason=u.optional(u.words),
                 stalled_seconds=u.lenient(u.number),
                 cost=cost,

@@ -312,7 +312,7 @@ def _run_rows(runs: Sequence[Item]) -> list[list[str]]:
             f"{run['framework']} {run['distribution']}",
             str(len(run["nodes"])),
             run_events.progress({**(run["progress"] or {}), "cost": run["cost"]}, 0) or "-",
-            f"{run['requested_at']} by {run['requested_by']}",
+            f"{run['requested_at']} by {run['requested_by']}" if run["requested_at"] else "-",
         ]
         for run in runs
     ]

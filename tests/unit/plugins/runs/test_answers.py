@@ -83,6 +83,7 @@ OPTIONAL = {
     *("requirements", "data", "local_copy", "nodes", "processes_per_node", "servers", "processor", "progress"),
     *("as_module", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
+    *("requested_by", "requested_at"),
     *("cost", "so_far", "at_end"),
     # Made here, of the others.
     "text",

@@ -441,6 +441,13 @@ def test_a_malformed_answer_is_refused(spoil: Callable[[dict[str, Any]], None]) 
         answers.parse("n", ["status"], json.dumps(answer))
 
 
+def test_runs_are_listed_by_the_program_of_an_earlier_version_too() -> None:
+    earlier = {key.replace("requested", "asked"): value for key, value in RUN.items()}
+    answer = answers.parse("n", ["status"], json.dumps({**ANSWER, "runs": [earlier]}))
+    (row,) = [line for line in status.lines(extended(Observations(answer=answer))) if "r1" in line]
+    assert row.split() == ["r1", "running", "pytorch", "ddp", "0", "-", "-"]
+
+
 def test_texts_of_nodes_are_safe_to_print() -> None:
     content = {**ANSWER, "runs": [{**RUN, "requested_by": "\x1b[2Jme\n"}], "problems": ["a\x9bb"]}
     answer = answers.parse("n", ["status"], json.dumps(content))
