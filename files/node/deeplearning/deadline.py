@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+import time
 from typing import Any, Callable
 
 
@@ -21,36 +21,39 @@ def within(seconds: float, action: Callable[[], Any]) -> Any:
     A process that waits for a device cannot be killed. It is left alone, and not waited for. A thread could not be
     abandoned like that.
     """
-    reading, writing = Pipe(duplex=False)
+    reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        reading.close()
+        os.close(reading)
         _run_in_child(action, writing)
-    writing.close()
-    output = b""
-    # A child that ends without an answer has none in time.
-    with reading, contextlib.suppress(EOFError):
-        if reading.poll(seconds):
-            output = reading.recv_bytes()
-    if not output:
+    os.close(writing)
+    deadline, answer, is_whole = time.monotonic() + seconds, b"", False
+    with open(reading, "rb", buffering=0) as pipe:
+        while not is_whole and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            part = pipe.read(65536)
+            answer, is_whole = answer + part, not part
+    try:
+        result = json.loads(answer if is_whole else "")
+    except ValueError:
+        # A child that dies before its answer, or in the middle of it, has none in time.
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)
-        raise DeadlineExceeded
+        raise DeadlineExceeded from None
     os.waitpid(child, 0)
-    result = json.loads(output)
     if "errno" in result:
         raise OSError(result["errno"], result["strerror"], result["filename"])
     return result["value"]
 
 
-def _run_in_child(action: Callable[[], Any], writing: Connection) -> None:
-    """Send the result, and exit."""
+def _run_in_child(action: Callable[[], Any], writing: int) -> None:
+    """Write the result to the pipe, and exit."""
     with contextlib.suppress(BaseException):
         try:
             result = {"value": action()}
         except OSError as error:
             result = {"errno": error.errno, "strerror": error.strerror, "filename": str(error.filename or "")}
-        writing.send_bytes(json.dumps(result).encode())
+        with open(writing, "w", encoding="ascii") as pipe:
+            json.dump(result, pipe)
     os._exit(0)

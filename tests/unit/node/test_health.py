@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -114,6 +115,21 @@ def test_a_hanging_call_is_abandoned_and_a_failure_is_raised() -> None:
     with pytest.raises(DeadlineExceeded):
         within(10, lambda: os._exit(3))
     assert within(10, lambda: ["x" * 200_000]) == ["x" * 200_000]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_child_that_dies_or_hangs_in_the_middle_of_its_answer_has_none(
+    monkeypatch: pytest.MonkeyPatch, end: signal.Signals
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(os, "pipe", lambda: (reading, writing))
+
+    def answer() -> None:
+        os.write(writing, b'{"value": "a')
+        os.kill(os.getpid(), end)
+
+    with pytest.raises(DeadlineExceeded):
+        within(1, answer)
 
 
 def test_a_hanging_driver_is_not_waited_for(gpus: Gpus) -> None:
