@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -274,6 +276,22 @@ def test_a_run_with_horovod_cannot_use_an_environment_without_it() -> None:
 def test_ports_are_free_and_differ() -> None:
     ports = survey.free_ports(20, "some-run")
     assert len(set(ports)) == 20 and all(survey.FIRST_PORT <= port < survey.LAST_PORT for port in ports)
+
+
+def test_ports_that_are_in_use_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may use more of them than a process may open."""
+    probes, held = list[socket.socket](), list[int]()
+
+    class Probe(socket.socket):
+        def bind(self, address: Any) -> None:
+            probes.append(self)
+            held.append(sum(probe.fileno() >= 0 for probe in probes))
+            if len(probes) < 50:
+                raise OSError(errno.EADDRINUSE, "Address already in use")
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Probe)
+    assert len(survey.free_ports(2, "some-run")) == 2 and max(held) < 5
 
 
 def test_the_interface_of_an_address() -> None:

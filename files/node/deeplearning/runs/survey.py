@@ -338,9 +338,11 @@ def free_ports(count: int, run_id: str) -> list[int]:
             if len(ports) == count:
                 break
             probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
+            try:
                 probe.bind(("", port))
                 ports.append(port)
+            except OSError:
+                probe.close()
     return ports
 
 
