@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 NODE = Path(__file__).resolve().parents[1] / "files/node/deeplearning"
 CALL, PAGES = "call", "pages"
-READERS = ("read_range", "read_beginning", "stream_object")
+READERS = ("read_range", "stream_object")
 READ = ("Bucket", "Key")
 """Methods of the node program's AwsClient. The readers name an object by these two."""
 PAGING = "PaginationConfig"

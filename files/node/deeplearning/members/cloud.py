@@ -176,8 +176,9 @@ class EmrCloud(Cloud):
 
 
 def describe_groups(aws: AwsClient, *groups: str) -> list[dict[str, Any]]:
-    only = {"AutoScalingGroupNames": [*groups]}
-    return aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", **only)
+    return aws.pages(
+        "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", AutoScalingGroupNames=[*groups]
+    )
 
 
 def instances_of(aws: AwsClient, job_flow: str, kind: str) -> list[dict[str, Any]]:
