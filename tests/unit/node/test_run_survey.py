@@ -144,7 +144,7 @@ def test_a_node_that_copies_its_data_set_is_waited_for(monkeypatch: pytest.Monke
         usable_nodes([refused], Situation.FIRST_START, may_wait=True)
 
 
-def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_local_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "ON_NODE", tmp_path)
     run = {"run_id": "r1", "local_copy": {"data": "photos", "source": "", "bucket": "s3://b"}}
     unit, asked = {"state": "inactive"}, list[tuple[str, ...]]()
@@ -156,27 +156,27 @@ def test_a_missing_own_copy_is_made_by_a_unit(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(programs, "run", answer)
     monkeypatch.setattr(units, "as_root", lambda *words: words)
-    survey.require_own_copy({**run, "local_copy": None})
+    survey.require_local_copy({**run, "local_copy": None})
     assert not asked
     with pytest.raises(Preparing, match="^photos is copied to its disk$"):
-        survey.require_own_copy(run)
+        survey.require_local_copy(run)
     started = ["systemd-run", "--quiet", "--unit=deeplearning-copy-r1.service", "--"]
     started += ["/usr/local/bin/deeplearning", "data"]
     assert list(asked[-1]) == [*started, "stage", "photos", "--on", "node", "--bucket", "s3://b", "--from", ""]
     for unit["state"] in ("active", "activating"):
         asked.clear()
         with pytest.raises(Preparing, match="^photos is copied to its disk$"):
-            survey.require_own_copy(run)
+            survey.require_local_copy(run)
         assert len(asked) == 1
     unit["state"] = "failed"
     with pytest.raises(Unfit, match="^photos cannot be copied to its disk: photos is not staged$"):
-        survey.require_own_copy(run)
+        survey.require_local_copy(run)
     assert asked[-1] == ("systemctl", "reset-failed", "deeplearning-copy-r1.service")
     folder = staging.StagingRequest("photos", Path(), on_node=True).path
     folder.mkdir()
     (folder / "a").write_text("x")
     (folder / paths.MARKER).write_text(json.dumps({"files": {"a": 1}}))
-    survey.require_own_copy(run)
+    survey.require_local_copy(run)
 
 
 def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attempt_has_left(
@@ -555,7 +555,7 @@ def test_a_node_answers_what_it_lacks(
     monkeypatch.setattr(programs, "run", answer_of)
     monkeypatch.setattr(paths, "NVIDIA_DRIVER", run.file("run.json"))
     monkeypatch.setattr(survey.gpu_proofs, "require", Mock(side_effect=proof))
-    monkeypatch.setattr(survey, "require_own_copy", Mock(side_effect=Preparing("tensorflow is copied")))
+    monkeypatch.setattr(survey, "require_local_copy", Mock(side_effect=Preparing("tensorflow is copied")))
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
     address = "192.0.2.1" if broken == "address" else "127.0.0.1"

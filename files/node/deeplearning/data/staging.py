@@ -76,7 +76,8 @@ def name_of(data: str) -> str:
 
 def show(request: StagingRequest, key: str = "") -> dict[str, Any]:
     """Return whether the data is there, and how much of the file with checksum `key` the operator has sent."""
-    path, received = _existing_folder(request) if request.is_in_place else request.path, request.incoming / key
+    path = _existing_folder(request) if request.is_in_place else request.path
+    received = request.incoming / key
     is_complete = request.is_in_place or _is_complete(path)
     if is_complete:
         _check_version(request)

@@ -199,7 +199,7 @@ def _running(instances: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def connect(aws: AwsClient, config: Config) -> Cloud:
-    return (EmrCloud if config.job_flow else Cloud)(aws, config)
+    return EmrCloud(aws, config) if config.job_flow else Cloud(aws, config)
 
 
 def _in_service(group: Mapping[str, Any]) -> tuple[str, ...]:

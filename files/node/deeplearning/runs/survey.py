@@ -223,7 +223,7 @@ def main(argv: list[str]) -> None:
         gpu_proofs.require(run, folder, arguments.python, shown.answering)
         if arguments.packages:
             packages.require(run, folder)
-        require_own_copy(run)
+        require_local_copy(run)
     except Preparing as step:
         preparing = str(step)
     except Unfit as error:
@@ -243,7 +243,7 @@ def main(argv: list[str]) -> None:
     json.dump(answer, sys.stdout)
 
 
-def require_own_copy(run: dict[str, Any]) -> None:
+def require_local_copy(run: dict[str, Any]) -> None:
     """Raise Preparing or Unfit if this node has no copy of the data set, and has to have its own.
 
     A copy of the data set on this node's own disk takes longer than a survey, so a unit of its own makes it, and the

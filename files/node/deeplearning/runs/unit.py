@@ -132,7 +132,7 @@ class Unit:
             "started": format_time(),
             "generation": allocation.generation,
             "machines": allocation.machines,
-            **dict.fromkeys(("ended", "exit_code", "cause", "gpu_busy_percent")),
+            **{"ended": None, "exit_code": None, "cause": None, "gpu_busy_percent": None},
         }
         self.attempts.append(entry)
         attempt = Attempt(number, self.config, self.folder, self.run, allocation, self.run_log, self.stop_requested)

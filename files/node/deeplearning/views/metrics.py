@@ -90,8 +90,9 @@ def render(samples: Iterable[Sample]) -> str:
     for name, labels, value in samples:
         figures.setdefault(name, []).append(f"{name}{_labels(labels)} {value:.10g}")
     lines = []
-    for name in filter(figures.__contains__, HELP):
-        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge", *figures[name]]
+    for name, purpose in HELP.items():
+        if name in figures:
+            lines += [f"# HELP {name} {purpose}", f"# TYPE {name} gauge", *figures[name]]
     return "".join(f"{line}\n" for line in lines)
 
 
