@@ -1,7 +1,8 @@
 """What an environment, provisioning, configuring and training take in another checkout and in this one, in turn.
 
 bench/pairs.py BEFORE [--pairs 5], where BEFORE is a checkout of another commit after `make setup`. Counts processor
-seconds: those of the operator's side with ssh, and those of all machines together. Needs root, a local cloud of its
+seconds: those of the operator's side with ssh, and those of all machines together. A figure is the median of the
+pairs' ratios, as both sides of a pair meet about the same load. Needs root, a local cloud of its
 own, and the images of both checkouts (localcloud image build …).
 """
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +113,14 @@ def main() -> None:
     if arguments.before is None:
         parser.error("name a checkout of another commit")
     pairs = [(measured(arguments.before), measured(ROOT)) for _ in range(arguments.pairs)]
-    # On the operator's machine an environment is installed by no other machine.
-    columns = {what: tuple(zip(*((a[what], b[what]) for a, b in pairs), strict=True)) for what in pairs[0][0]}
-    columns = {what: sides for what, sides in columns.items() if any(sides[0])}
+    columns: dict[str, tuple[list[float], list[float]]] = {}
+    for what in pairs[0][0]:
+        before, after = ([costs[what] for costs in side] for side in zip(*pairs, strict=True))
+        # No other machine takes part where the operator's machine installs an environment.
+        if any(before):
+            columns[what] = before, after
     rows = [
-        Row(f"{what}, after over before", statistics.median(after) / statistics.median(before), "×", WORSE)
+        Row(f"{what}, after over before", statistics.median(map(truediv, after, before)), "×", WORSE)
         for what, (before, after) in columns.items()
     ]
     commit = ["git", "-C", str(arguments.before), "rev-parse", "--short", "HEAD"]
