@@ -267,7 +267,7 @@ def _row(run: ReportedRun, base: ReportedRun | None, prices: PriceList) -> dict[
 
 
 def _shown(value: str | float | None, places: int) -> str:
-    return (value or "") if value is None or isinstance(value, str) else f"{value:,.{places}f}"
+    return f"{value:,.{places}f}" if isinstance(value, (int, float)) else value or ""
 
 
 def plots(runs: Sequence[ReportedRun]) -> dict[str, Plot]:

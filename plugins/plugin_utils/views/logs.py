@@ -36,7 +36,6 @@ from ..redaction import redact
 from ..resources.membership import LIVING, ClusterNode, clusters_from, instance_filters, read_records
 from ..resources.resources import ClusterResources
 from ..runs import node_logs, node_program
-from ..watch.group_history import GroupHistory
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8
@@ -145,7 +144,8 @@ class LogCollector:
     def _add_activities(self, archive: Archive) -> None:
         for group in self.resources.groups:
             try:
-                listed = GroupHistory(self.aws).activities(group.name)[:MOST_ACTIVITIES]
+                query = {"AutoScalingGroupName": group.name, "MaxRecords": MOST_ACTIVITIES}
+                listed = self.aws.call("autoscaling", "describe_scaling_activities", **query)["Activities"]
             except AwsError as error:
                 self.problems.append(f"The activities of {group.name} cannot be read: {error}")
                 continue
