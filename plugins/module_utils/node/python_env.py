@@ -385,7 +385,7 @@ def pip_install(environment: Environment, *arguments: str) -> None:
         except NoNetwork as error:
             if time.monotonic() + PAUSE_SECONDS > deadline:
                 why = f"{environment.framework} cannot be installed within {NETWORK_SECONDS} s: {error}"
-                raise UserError(why) from error
+                raise UserError(why) from None
             time.sleep(PAUSE_SECONDS)  # between two attempts
 
 
