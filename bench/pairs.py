@@ -81,6 +81,7 @@ def install_environment(folder: Path) -> None:
     try:
         subprocess.run(["ansible-playbook", "-i", "localhost,", playbook], check=True, stdout=sys.stderr)
     finally:
+        # There is none if the playbook failed early, whose error is the one to show.
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
 
 

@@ -217,7 +217,7 @@ class Allocator:
                 if not self.may_wait:
                     raise (Superseded() if is_superseded(self.config) else error) from None
                 self.report(str(error))
-                time.sleep(LIST_PAUSE_SECONDS)
+                time.sleep(LIST_PAUSE_SECONDS)  # between two looks at the list
                 continue
             # Again: this machine may have published its first list meanwhile.
             if members.published_by != instance_id() or is_superseded(self.config):
