@@ -20,6 +20,7 @@ SMALLEST_MIB = 1024
 ROLE_SECONDS = 180.0
 """How long a new role or instance profile may take to reach EMR."""
 _OWN = "EMR's own"
+_YARN_MEMORY = "yarn.nodemanager.resource.memory-mb"
 _LATE_ROLE = {
     "ValidationException": re.compile("Invalid InstanceProfile"),
     "AccessDeniedException": re.compile("Failed to authorize instance profile"),
@@ -37,7 +38,7 @@ def yarn_site(options: Options) -> dict[str, str]:
     memory = str(max(SMALLEST_MIB, options["memory_mib"] * percent // 100 // 256 * 256))
     processors = str(max(1, options["vcpus"] * percent // 100))
     return {
-        "yarn.nodemanager.resource.memory-mb": memory,
+        _YARN_MEMORY: memory,
         "yarn.nodemanager.resource.cpu-vcores": processors,
         "yarn.scheduler.maximum-allocation-mb": memory,
         "yarn.scheduler.maximum-allocation-vcores": processors,
@@ -171,11 +172,13 @@ def fixed_differences(options: Options, cluster: Listed, groups: Mapping[str, Li
     """Return what EMR cannot change on a living cluster, in words."""
     places = cluster.get("Ec2InstanceAttributes") or {}
     applications = [str(item["Name"]) for item in cluster.get("Applications") or ()]
+    yarn = (cluster.get("Configurations") or [{}])[0].get("Properties") or yarn_site(options)
     compared = [
         ("release", cluster.get("ReleaseLabel", ""), options["release"]),
         ("applications", ", ".join(sorted(applications)), ", ".join(sorted(options["applications"]))),
         ("image", cluster.get("CustomAmiId") or "", options["image_id"]),
         ("root volume", cluster.get("EbsRootVolumeSize") or options["root_volume_gib"], options["root_volume_gib"]),
+        ("memory of YARN", yarn.get(_YARN_MEMORY), yarn_site(options)[_YARN_MEMORY]),
         ("subnet", places.get("Ec2SubnetId", ""), options["subnet_id"]),
         ("primary node's type", groups.get(PRIMARY, {}).get("InstanceType", ""), options["primary_type"]),
         ("core nodes' type", groups.get(CORE, {}).get("InstanceType", ""), options["core_type"]),
