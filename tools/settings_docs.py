@@ -34,9 +34,10 @@ INTRODUCTION = (
 )
 PLAYBOOKS_INTRODUCTION = (
     INTRODUCTION[0],
-    "Each takes the cluster's [settings](settings.md) too, as `-e`. Unknown names are refused, and values that the "
+    "Each takes the cluster's [settings](settings.md) too, as `-e`. Misspelt names are refused, and values that the "
     "command line breaks: it splits at spaces. So write lists and maps in JSON, `-e '{\"sweep\": [1, 2]}'`, or in a "
-    "file, `-e @run.yml`. In a checkout the daily ones have a short name as well, such as `train.yml`.",
+    "file, `-e @run.yml`. Other unknown names have no effect, and a warning says so. In a checkout the daily ones have "
+    "a short name as well, such as `train.yml`.",
 )
 
 

@@ -152,7 +152,7 @@ TABLE: Sequence[Option] = (
         "resume",
         rr.run_id,
         "A run that has ended: it continues from its newest checkpoint, in its own folder and with its own options. "
-        "Other options on the command line replace these.",
+        "Other options on the command line replace these, but not framework, script and what else says what it is.",
         _TRAIN,
     ),
     Option(
@@ -220,7 +220,7 @@ TABLE: Sequence[Option] = (
         "A folder of this machine, or s3://bucket/prefix. Without it, a folder of the run's name in the current one.",
         ("get",),
     ),
-    Option("run_id", rr.run_ids, "Which runs. Without it, all that have ended.", ("report",)),
+    Option("run_id", rr.run_ids, "Which runs. Without it, the last 100 that have ended.", ("report",)),
     Option(
         "node",
         rr.one_node.such_as("deeplearning-worker2"),
@@ -372,7 +372,7 @@ PLAYBOOKS = {
     "replace": "Terminates the machine of a node, so that Auto Scaling launches another one for it.",
     "extend": "Postpones the end of the machines.",
     "image": "Makes an AMI with the environments of frameworks, so that machines boot faster.",
-    "audit": "Lists the resources of one cluster, or of all.",
+    "audit": "Lists the resources of one cluster, or all clusters of the region.",
     "destroy": "Removes what the cluster created, and checks at its end that nothing is left.",
     "new_project": "Writes the files of a project of your own into a folder. Existing files stay as they are.",
 }

@@ -93,7 +93,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "The machines' image: a family of AWS's Deep Learning AMIs (its newest image is looked up once and "
                 "then kept), or the id of an AMI. Its system has Python 3.11 or newer, or a package of it.",
             ),
-            Option("cluster_login_user", r.user, "The user to log in as. Empty: the image's own, ubuntu or ec2-user."),
+            Option("cluster_login_user", r.user, "The user to log in as. Empty: the image's own, such as ubuntu."),
             Option(
                 "cluster_root_volume_gib",
                 r.integer(8, 16384).such_as(200).by_default(100),

@@ -340,7 +340,7 @@ def notes(runs: Sequence[ReportedRun], prices: PriceList) -> list[str]:
     sentences = [f"Measured: {'; '.join(examples)}. {EXAMPLE}"] if examples else []
     if any(run.gpu_busy is not None for run in runs):
         sentences.append(
-            "GPU busy is the median of what NVIDIA's library says every ten seconds of all GPUs of the run's nodes: "
+            "GPU busy is the median of what the run's nodes report every ten seconds, each the average of its GPUs: "
             "how much of the time a GPU computes anything."
         )
     if any(run.cost(prices) is not None for run in runs):

@@ -13,7 +13,7 @@ BLOCK = bytes(1 << 18)
 MOST_DIGITS = 20
 """Training code may be root on the other node, and print a line without end."""
 
-# Half of what AWS lets such a machine send for hours, in Gbit/s, and no more than one stream can carry anywhere.
+# What AWS lets such a machine send for hours, in Gbit/s. Half of it is expected, and no more than one stream can carry.
 _SUSTAINED = {
     "g4dn.xlarge": 5.0,
     "g5.xlarge": 2.5,

@@ -1,4 +1,4 @@
-"""The complete checkpoints in a run's folder, each by the rule of its own format: docs/training.md lists the rules."""
+"""The complete checkpoints in a run's folder, each by the rule of its own format, as docs/your-script.md lists it."""
 
 from __future__ import annotations
 
