@@ -172,7 +172,8 @@ def fixed_differences(options: Options, cluster: Listed, groups: Mapping[str, Li
     """Return what EMR cannot change on a living cluster, in words."""
     places = cluster.get("Ec2InstanceAttributes") or {}
     applications = [str(item["Name"]) for item in cluster.get("Applications") or ()]
-    yarn = (cluster.get("Configurations") or [{}])[0].get("Properties") or yarn_site(options)
+    configurations = {item.get("Classification"): item for item in cluster.get("Configurations") or ()}
+    yarn = configurations.get("yarn-site", {}).get("Properties") or yarn_site(options)
     compared = [
         ("release", cluster.get("ReleaseLabel", ""), options["release"]),
         ("applications", ", ".join(sorted(applications)), ", ".join(sorted(options["applications"]))),
