@@ -21,6 +21,9 @@ from typing import Any
 from ..contract import boot
 from ..contract.errors import UserError
 
+# These functions have no module whose run_command they could call.
+# pylint: disable=ansible-bad-function
+
 POSIX = "ansible_collections/ansible/posix"
 MAX_USER_DATA = 16 * 1024
 """EC2's limit, before the encoding."""
