@@ -78,10 +78,12 @@ class AwsClient:
         """
 
         def read() -> bytearray:
-            # Joining the chunks would need twice the memory.
-            content, range_ = bytearray(), f"bytes={start}-{start + count - 1}"
+            # Joining the chunks would need twice the memory. A content that grows is copied, too.
+            content, end, range_ = bytearray(count), 0, f"bytes={start}-{start + count - 1}"
             for chunk in self.stream_object(bucket, key, CHUNK, Range=range_, **only):
-                content += chunk
+                content[end : end + len(chunk)] = chunk
+                end += len(chunk)
+            del content[end:]
             return content
 
         return retry(read, Unavailable, RETRY_SECONDS)

@@ -53,8 +53,7 @@ def _fetch_listed(aws: AwsClient, bucket: str, prefix: str, folder: Path, progre
     progress.total = progress.done + sum(copy.missing for copy in copies)
     require_space(folder, progress.total - progress.done)
     aws.client("s3")
-    calls = (call for copy in copies for call in copy.calls())
-    for take in in_order(calls, PARALLEL_REQUESTS):
+    for take in in_order((call for copy in copies for call in copy.calls()), PARALLEL_REQUESTS):
         progress.add(take())
 
 
@@ -142,8 +141,7 @@ class _Copy:
         self._md5.update(content)
         self._partial.write_bytes(content)
         self._complete()
-        count = len(content)
-        return lambda: count
+        return lambda: self._item.size
 
     def _fetch_piece(self, index: int) -> Take:
         start, descriptor = self._pieces[index], self._output.fileno()
