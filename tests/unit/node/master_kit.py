@@ -47,7 +47,7 @@ for rank in $(seq 0 $last); do echo "[1,$rank]<stdout>:{{\\"time\\": 1.0, \\"end
 exit $code
 """
 PROGRAM = """\
-# deeplearning gpus hold REASON, gpus faults --after N, run survey RUN FOLDER PYTHON ADDRESS PORTS
+# deeplearning gpus hold REASON, gpus faults --after N, run survey RUN FOLDER PYTHON [OPTION…] ADDRESS PORTS
 node=${{ON_NODE:-deeplearning-worker1}}
 faults='{{"answering": 8, "message": 5, "log": [], "reading": [], '
 faults=$faults'"buses": [], "in_use": ""}}'
@@ -57,7 +57,8 @@ case "$1 $2" in
 "gpus faults") cat {folder}/faults/$node 2> /dev/null || echo "$faults"; exit ;;
 esac
 if [ -e {folder}/before-survey ]; then . {folder}/before-survey; fi
-ports=$(seq -s , 20000 $((19999 + $7)))
+for count in "$@"; do :; done
+ports=$(seq -s , 20000 $((19999 + count)))
 boot=$(cat /proc/sys/kernel/random/boot_id)
 printf '{{"boot_id": "%s", "efa": 0, "interface": "lo", "ports": [%s], ' $boot $ports
 printf '"in_use": "", "environment": "", "preparing": "", "problem": "", "faults": %s, ' "$faults"

@@ -49,7 +49,7 @@ def survey_all(aliases: list[str]) -> None:
 
 
 def stop_all(aliases: list[str]) -> None:
-    survey.stop_leftovers(dict.fromkeys(aliases, ""), "r1")
+    survey.stop_leftovers(dict.fromkeys(aliases, ""), "r1", 0)
 
 
 def measure_pairs(aliases: list[str]) -> None:

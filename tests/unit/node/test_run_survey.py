@@ -107,7 +107,7 @@ def test_a_node_with_an_invalid_answer_takes_no_part(monkeypatch: pytest.MonkeyP
 def test_a_node_replaces_what_is_not_printable(
     run: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda run_id: None)
+    monkeypatch.setattr(survey, "stop_earlier_attempts", lambda *_unused: None)
     monkeypatch.setattr(survey.held, "reason", lambda: "a\x1b[1m")
     monkeypatch.setattr(survey, "require_basics", Mock(side_effect=Unfit("b\x9b1m\udcff")))
     survey.main(["r1", run.path, sys.executable, "127.0.0.1", "2"])
@@ -127,7 +127,7 @@ def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("CODE", "0")
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     assert "deeplearning-worker2 has another version of our programs" in result.problem
-    assert survey.stop_leftovers({"w2": "0f-1"}, "r1") == {"w2": "it has booted since"}
+    assert survey.stop_leftovers({"w2": "0f-1"}, "r1", 0) == {"w2": "it has booted since"}
     monkeypatch.setenv("CODE", "255")
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     assert result.problem == "deeplearning-worker2 does not answer: x\ufffd."
@@ -188,12 +188,14 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
     driver.parent.mkdir(parents=True)
     driver.touch()
     with master.node.here():
-        assert cli.main(["run", "survey", "r1", run.path, sys.executable, "127.0.0.1", "2"]) == 0
+        words = ["run", "survey", "r1", run.path, sys.executable, "--attempt", "2", "127.0.0.1", "2"]
+        assert cli.main(words) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["faults"].answering, answer["interface"], len(answer["ports"])) == (8, "lo", 2)
     assert (answer["problem"], answer["preparing"]) == ("", "its GPUs are tested with pytorch")
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert master.asked("stop") == ["stop deeplearning-run-r1:*.service"]
+    # Nothing of a later attempt, which may run before a request that the network has held up.
+    assert master.asked("stop") == ["stop deeplearning-run-r1:0.service deeplearning-run-r1:1.service"]
 
 
 RELEASE, CHECKOUT = "tensorpack 0.11, Python 3.11", "tensorpack 0.11 from /efs/data/tensorpack, Python 3.11"
@@ -359,7 +361,7 @@ def test_an_answer_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pyte
     (result,) = survey.survey_nodes([member(2)], Folder("/r1"), "/p", 2)
     why = ": its program printed more than 1 MiB, and was read no further" if stream == 1 else " within 3 s"
     assert result.problem == f"deeplearning-worker2 does not answer{why}."
-    assert survey.stop_leftovers({"w2": "0f-1"}, "r1") == {"w2": f"it does not answer{why}"}
+    assert survey.stop_leftovers({"w2": "0f-1"}, "r1", 0) == {"w2": f"it does not answer{why}"}
 
 
 def test_a_node_whose_driver_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,6 +531,17 @@ def test_nodes_are_asked_for_packages_if_the_run_has_requirements(
     assert ["--packages" in command for command in commands] == [False, True]
 
 
+def test_nodes_learn_which_attempt_is_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None before the first one: then nothing is left, and a node with an older program takes part."""
+    commands: list[tuple[str, ...]] = []
+    answer = subprocess.CompletedProcess((), 0, json.dumps(SURVEY), "")
+    monkeypatch.setattr(bounded_program, "run", lambda command, _seconds: commands.append(command) or answer)
+    for number in range(3):
+        survey.survey_nodes([member(1)], Folder(str(tmp_path)), "/p", 2)
+        (tmp_path / f"attempts/{number}").mkdir(parents=True)
+    assert [tuple(command)[6:-2] for command in commands] == [(), ("--attempt", "1"), ("--attempt", "2")]
+
+
 @pytest.mark.parametrize(
     ("broken", "problem"),
     [
@@ -559,13 +572,13 @@ def test_a_node_answers_what_it_lacks(
     folder = str(tmp_path / "gone") if broken == "folder" else run.path
     python = "/nowhere/python" if broken == "python" else sys.executable
     address = "192.0.2.1" if broken == "address" else "127.0.0.1"
-    survey.main(["r1", folder, python, address, "2"])
+    survey.main(["r1", folder, python, address, "2", "--attempt", "1"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["problem"] == problem.format(folder=folder, python=python)
     assert answer["preparing"] == {"": "tensorflow is copied", "proof": "its GPUs are tested"}.get(broken, "")
     assert (answer["interface"], len(answer["ports"])) == ("" if broken == "address" else "lo", 2)
     assert answer["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:*.service")
+    assert ran[0][-3:] == ("systemctl", "stop", "deeplearning-run-r1:0.service")
     assert answer["faults"] == faults and ran[1][-3:] == (paths.PROGRAM, "gpus", "faults")
 
 
@@ -592,5 +605,5 @@ def test_a_silent_node_and_one_that_has_booted_are_lost(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(bounded_program, "run", answer)
     nodes = ("deeplearning-worker1", "well", "booted", "silent")
-    lost = survey.stop_leftovers(dict.fromkeys(nodes, "boot-1"), "r1")
+    lost = survey.stop_leftovers(dict.fromkeys(nodes, "boot-1"), "r1", 0)
     assert lost == {"booted": "it has booted since", "silent": "it does not answer within 5 s"}

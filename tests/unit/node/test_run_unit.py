@@ -77,8 +77,8 @@ def test_a_run_whose_end_could_not_be_written_keeps_its_environment(
 
 
 def stop_all(node: str = "") -> str:
-    """Return what systemd is asked for on a node, to leave nothing of a run there."""
-    return f"{node and f'deeplearning-worker{node}: '}stop deeplearning-run-r1:*.service"
+    """Return what systemd is asked for on a node, to leave nothing of its last attempt there."""
+    return f"{node and f'deeplearning-worker{node}: '}stop deeplearning-run-r1:0.service"
 
 
 def test_a_run_goes_on_without_a_lost_node_and_its_result_has_the_machines_of_each_attempt(

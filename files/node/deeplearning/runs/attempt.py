@@ -234,7 +234,7 @@ class Attempt:
         self.progress.close()
         self._check_mastership()
         # What mpirun could not stop.
-        lost = stop_leftovers(self.allocation.boot_ids, self.folder.id)
+        lost = stop_leftovers(self.allocation.boot_ids, self.folder.id, self.number)
         # This machine may have been suspended while it asked the nodes.
         self._check_mastership()
         self.stall.end()

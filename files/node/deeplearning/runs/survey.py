@@ -99,6 +99,8 @@ def survey_nodes(
     if os.path.exists(folder.file(packages.FILE)):
         # A node with an older program, which would start without them, refuses the option.
         command.append("--packages")
+    if attempt := folder.attempts():
+        command += ["--attempt", str(attempt)]
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
         return _survey(member, [*command, member.private_ip, str(ports)], ports, seconds)
@@ -207,8 +209,9 @@ def main(argv: list[str]) -> None:
         parser.add_argument(name)
     parser.add_argument("ports", type=int)
     parser.add_argument("--packages", action="store_true")
+    parser.add_argument("--attempt", type=int, default=0, help="the number of the attempt that is to come")
     arguments = parser.parse_args(argv)
-    stop_earlier_attempts(arguments.run_id)
+    stop_earlier_attempts(arguments.run_id, arguments.attempt)
     interface = interface_of(arguments.address)
     folder, shown = Folder(arguments.folder), Evidence()
     environment, preparing, problem, holders = "", "", "", ""
@@ -258,9 +261,14 @@ def require_local_copy(run: dict[str, Any]) -> None:
         units.prepare(unit, argv, f"{data} is copied to its disk", f"{data} cannot be copied to its disk")
 
 
-def stop_earlier_attempts(run_id: str) -> None:
-    """Stop what an earlier attempt has left on this node while it could not be reached."""
-    programs.run(*as_root("systemctl", "stop", units.all_attempts(run_id)))
+def stop_earlier_attempts(run_id: str, attempt: int) -> None:
+    """Stop what attempts before this one have left on this node while it could not be reached.
+
+    By name: where the network is cut, a master's request may come when another attempt runs already.
+    """
+    earlier = [units.attempt_unit(run_id, number) for number in range(attempt)]
+    if earlier:
+        programs.run(*as_root("systemctl", "stop", *earlier))
 
 
 def gpu_evidence() -> Evidence:
@@ -346,16 +354,16 @@ def free_ports(count: int, run_id: str) -> list[int]:
     return ports
 
 
-def stop_leftovers(boot_ids: Mapping[str, str], run_id: str) -> dict[str, str]:
-    """Stop what is left of a run on its nodes. Return the nodes that were lost, each with the reason.
+def stop_leftovers(boot_ids: Mapping[str, str], run_id: str, attempt: int) -> dict[str, str]:
+    """Stop what is left of an attempt on its nodes. Return the nodes that were lost, each with the reason.
 
     `boot_ids`: by node, the boot in which it was started; empty if that does not matter.
     A node that has rebooted, or another machine under its name, is lost as much as one that does not answer.
     """
 
     def stop(node: str, seconds: float) -> str:
-        stop_units = shlex.join(["sudo", "-n", "systemctl", "stop", units.all_attempts(run_id)])
-        script = f"cat /proc/sys/kernel/random/boot_id; {stop_units} 2>/dev/null; true"
+        stop_unit = shlex.join(["sudo", "-n", "systemctl", "stop", units.attempt_unit(run_id, attempt)])
+        script = f"cat /proc/sys/kernel/random/boot_id; {stop_unit} 2>/dev/null; true"
         try:
             output = output_of(node, ["/bin/sh", "-c", script], seconds)
         except Unanswered as error:

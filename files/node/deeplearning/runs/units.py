@@ -36,11 +36,6 @@ def attempt_unit(run_id: str, attempt: int) -> str:
     return f"deeplearning-run-{run_id}:{attempt}.service"
 
 
-def all_attempts(run_id: str) -> str:
-    """Return systemctl's pattern for the units of all attempts of this run and of no other."""
-    return f"deeplearning-run-{run_id}:*.service"
-
-
 def is_active(run_id: str) -> bool:
     return bool(active_units(supervisor_unit(run_id)))
 
