@@ -99,8 +99,7 @@ def survey_nodes(
     if os.path.exists(folder.file(packages.FILE)):
         # A node with an older program, which would start without them, refuses the option.
         command.append("--packages")
-    if attempt := folder.attempts():
-        command += ["--attempt", str(attempt)]
+    command += ["--attempt", str(attempt)] if (attempt := folder.attempts()) else []
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
         return _survey(member, [*command, member.private_ip, str(ports)], ports, seconds)
@@ -266,9 +265,8 @@ def stop_earlier_attempts(run_id: str, attempt: int) -> None:
 
     By name: where the network is cut, a master's request may come when another attempt runs already.
     """
-    earlier = [units.attempt_unit(run_id, number) for number in range(attempt)]
-    if earlier:
-        programs.run(*as_root("systemctl", "stop", *earlier))
+    if attempt:
+        programs.run(*as_root("systemctl", "stop", *(units.attempt_unit(run_id, number) for number in range(attempt))))
 
 
 def gpu_evidence() -> Evidence:
@@ -362,8 +360,8 @@ def stop_leftovers(boot_ids: Mapping[str, str], run_id: str, attempt: int) -> di
     """
 
     def stop(node: str, seconds: float) -> str:
-        stop_unit = shlex.join(["sudo", "-n", "systemctl", "stop", units.attempt_unit(run_id, attempt)])
-        script = f"cat /proc/sys/kernel/random/boot_id; {stop_unit} 2>/dev/null; true"
+        stop_unit = f"sudo -n systemctl stop {units.attempt_unit(run_id, attempt)} 2>/dev/null"
+        script = f"cat /proc/sys/kernel/random/boot_id; {stop_unit}; true"
         try:
             output = output_of(node, ["/bin/sh", "-c", script], seconds)
         except Unanswered as error:

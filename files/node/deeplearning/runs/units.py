@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from deeplearning import programs
 from deeplearning.contract import atomic_file, paths
-from deeplearning.contract.errors import UserError
 from deeplearning.identity import as_root
 
 RECOVERY_UNIT = "deeplearning-recover.service"
@@ -63,9 +62,8 @@ def active_units(pattern: str) -> list[str]:
 
 def control(verb: str, *units: str, options: Sequence[str] = ()) -> None:
     """Start or stop units, and wait for that. `options` are systemctl's."""
-    done = programs.run(*as_root("systemctl", verb, *options, *units))
-    if done.returncode:
-        raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
+    failing = f"systemd did not {verb} {', '.join(units)}"
+    programs.check(*as_root("systemctl", verb, *options, *units), failing=failing)
 
 
 def extend_stop(seconds: int) -> None:
