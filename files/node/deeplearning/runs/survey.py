@@ -99,7 +99,8 @@ def survey_nodes(
     if os.path.exists(folder.file(packages.FILE)):
         # A node with an older program, which would start without them, refuses the option.
         command.append("--packages")
-    command += ["--attempt", str(attempt)] if (attempt := folder.attempts()) else []
+    if attempt := folder.attempts():
+        command += ["--attempt", str(attempt)]
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
         return _survey(member, [*command, member.private_ip, str(ports)], ports, seconds)

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from deeplearning import programs
 from deeplearning.contract import atomic_file, paths
+from deeplearning.contract.errors import UserError
 from deeplearning.identity import as_root
 
 RECOVERY_UNIT = "deeplearning-recover.service"
@@ -62,8 +63,10 @@ def active_units(pattern: str) -> list[str]:
 
 def control(verb: str, *units: str, options: Sequence[str] = ()) -> None:
     """Start or stop units, and wait for that. `options` are systemctl's."""
-    failing = f"systemd did not {verb} {', '.join(units)}"
-    programs.check(*as_root("systemctl", verb, *options, *units), failing=failing)
+    done = programs.run(*as_root("systemctl", verb, *options, *units))
+    if done.returncode:
+        # All of it: the last line of systemctl's only says where to look.
+        raise UserError(f"systemd did not {verb} {', '.join(units)}: {done.stderr.strip()}")
 
 
 def extend_stop(seconds: int) -> None:

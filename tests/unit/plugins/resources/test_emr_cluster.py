@@ -289,12 +289,11 @@ def test_the_request_has_what_the_cluster_is_to_be() -> None:
     }
 
 
-@pytest.mark.parametrize("percent", [25, 50])
-def test_yarns_share_is_compared_beside_other_configurations(percent: int) -> None:
-    created = request({**OPTIONS, "yarn_percent": percent})["Configurations"]
-    cluster = {**CLUSTER, "Configurations": [{"Classification": "core-site"}, *created]}
-    if percent == OPTIONS["yarn_percent"]:
-        converge(Emr(cluster))
-        return
+def test_yarns_share_is_compared_beside_other_configurations() -> None:
+    def cluster(percent: int) -> dict[str, Any]:
+        created = request({**OPTIONS, "yarn_percent": percent})["Configurations"]
+        return {**CLUSTER, "Configurations": [{"Classification": "core-site"}, *created]}
+
+    converge(Emr(cluster(25)))
     with pytest.raises(AwsError, match="its memory of YARN is 8192 and not 4096"):
-        converge(Emr(cluster))
+        converge(Emr(cluster(50)))
