@@ -44,6 +44,13 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else "it printed nothing"
 
 
+def reason(output: str) -> str:
+    """Return the sentence of the task of a playbook that failed."""
+    lines = [line.strip() for line in output.splitlines()]
+    sentences = [line.partition("msg: ")[2] or line for line in lines if "msg: " in line or line.startswith("fatal:")]
+    return (sentences[-1] if sentences else last_line(output)).strip("\"' ")[:400]
+
+
 def require(is_true: object, sentence: str) -> None:
     if not is_true:
         raise Failed(sentence)

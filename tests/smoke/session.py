@@ -23,7 +23,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 from tests.processes import kill_marked
 from tests.smoke import recording
 from tests.smoke.spending import FREE, Price
-from tests.steps import Failed, last_line
+from tests.steps import Failed, reason
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOK = Path(__file__).resolve().parent / "hook"
@@ -165,10 +165,3 @@ def _end(child: subprocess.Popen[bytes] | None, mark: str) -> None:
     kill_marked(f"{RUN}={mark}")
     if child:
         child.wait()
-
-
-def reason(output: str) -> str:
-    """Return the sentence of the task that failed."""
-    lines = [line.strip() for line in output.splitlines()]
-    sentences = [line.partition("msg: ")[2] or line for line in lines if "msg: " in line or line.startswith("fatal:")]
-    return (sentences[-1] if sentences else last_line(output)).strip("\"' ")[:400]

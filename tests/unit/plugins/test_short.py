@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.steps import reason
+
 ROOT = Path(__file__).resolve().parents[3]
 # They need no process of their own on the node.
 UNCHANGED = {"ansible.builtin.assert": {"that": True}}
@@ -99,6 +101,7 @@ def test_a_failure_is_its_sentence_and_at_most_five_lines_more(plays: dict[str, 
         "  in the task: Break (details with -v)",
     ]
     printed = ["PLAY [Fail]", *plays["[Fail]"].splitlines(), "PLAY RECAP", *plays["RECAP"].splitlines()]
+    assert reason("\n".join(printed)) == "fatal: [red]: a reason"
     # A recap has a line for each host, and the other plays have a second one.
     assert len([line for line in printed if line and not line.startswith("blue ")]) - 1 <= 5
 
