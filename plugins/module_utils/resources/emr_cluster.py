@@ -179,7 +179,7 @@ def fixed_differences(options: Options, cluster: Listed, groups: Mapping[str, Li
         ("applications", ", ".join(sorted(applications)), ", ".join(sorted(options["applications"]))),
         ("image", cluster.get("CustomAmiId") or "", options["image_id"]),
         ("root volume", cluster.get("EbsRootVolumeSize") or options["root_volume_gib"], options["root_volume_gib"]),
-        ("memory of YARN", yarn.get(_YARN_MEMORY), yarn_site(options)[_YARN_MEMORY]),
+        ("memory for YARN in MiB (cluster_emr_yarn_percent)", yarn.get(_YARN_MEMORY), yarn_site(options)[_YARN_MEMORY]),
         ("subnet", places.get("Ec2SubnetId", ""), options["subnet_id"]),
         ("primary node's type", groups.get(PRIMARY, {}).get("InstanceType", ""), options["primary_type"]),
         ("core nodes' type", groups.get(CORE, {}).get("InstanceType", ""), options["core_type"]),

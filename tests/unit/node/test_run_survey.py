@@ -122,6 +122,28 @@ def test_the_reason_of_a_node_that_does_not_answer_is_printable(monkeypatch: pyt
         survey.output_of("w2", ["true"], 1)
 
 
+def test_a_node_whose_program_does_not_know_an_option_is_of_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = """
+import argparse
+import sys
+parser = argparse.ArgumentParser(prog="deeplearning run survey")
+for name in ("run_id", "folder", "python", "address"):
+    parser.add_argument(name)
+parser.add_argument("ports", type=int)
+parser.parse_args(sys.argv[-1].split()[3:])
+"""
+    (tmp_path / "older.py").write_text(older)
+    install(tmp_path / "bin", monkeypatch, ssh=f'exec {sys.executable} {tmp_path}/older.py "$@"')
+    (tmp_path / "run/attempts/0").mkdir(parents=True)
+    (result,) = survey.survey_nodes([member(2)], Folder(str(tmp_path / "run")), "/p", 2)
+    assert result.node is None and result.problem == (
+        "deeplearning-worker2 has another version of our programs, or is broken: run ansible-playbook "
+        "deeplearning.aws.configure. (deeplearning run survey: error: unrecognized arguments: --attempt=1)"
+    )
+
+
 def test_an_answer_may_have_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "bin", monkeypatch, ssh="printf '\\377'; printf 'x\\377\\n' >&2; exit $CODE")
     monkeypatch.setenv("CODE", "0")
@@ -188,7 +210,7 @@ def test_a_node_answers_the_command_of_a_survey_and_stops_what_an_earlier_attemp
     driver.parent.mkdir(parents=True)
     driver.touch()
     with master.node.here():
-        words = ["run", "survey", "r1", run.path, sys.executable, "--attempt", "2", "127.0.0.1", "2"]
+        words = ["run", "survey", "r1", run.path, sys.executable, "--attempt=2", "127.0.0.1", "2"]
         assert cli.main(words) == 0
     answer = schema.validate_part(json.loads(capsys.readouterr().out), survey.ANSWER, "the answer")
     assert (answer["faults"].answering, answer["interface"], len(answer["ports"])) == (8, "lo", 2)
@@ -539,7 +561,7 @@ def test_nodes_learn_which_attempt_is_to_come(tmp_path: Path, monkeypatch: pytes
     for number in range(3):
         survey.survey_nodes([member(1)], Folder(str(tmp_path)), "/p", 2)
         (tmp_path / f"attempts/{number}").mkdir(parents=True)
-    assert [tuple(command)[6:-2] for command in commands] == [(), ("--attempt", "1"), ("--attempt", "2")]
+    assert [tuple(command)[6:-2] for command in commands] == [(), ("--attempt=1",), ("--attempt=2",)]
 
 
 @pytest.mark.parametrize(

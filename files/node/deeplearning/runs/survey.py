@@ -42,6 +42,8 @@ SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4")
 SURVEY_SECONDS, GPU_SURVEY_SECONDS = 8.0, 40.0
 """For a node without and with GPUs. A node with a slow GPU driver does answer (nvml.ANSWER_SECONDS)."""
 STOP_SECONDS = 5.0
+UNKNOWN_OPTION = "error: unrecognized arguments: "
+"""What argparse prints."""
 FIRST_PORT, LAST_PORT = 20000, 30000
 """Below the ports of outgoing connections, so that none of those takes one after the survey."""
 COMPARED = (
@@ -100,7 +102,8 @@ def survey_nodes(
         # A node with an older program, which would start without them, refuses the option.
         command.append("--packages")
     if attempt := folder.attempts():
-        command += ["--attempt", str(attempt)]
+        # A single word: a program that does not know it would take the number for the address.
+        command.append(f"--attempt={attempt}")
 
     def survey(member: Member, seconds: float) -> NodeSurvey:
         return _survey(member, [*command, member.private_ip, str(ports)], ports, seconds)
@@ -152,14 +155,14 @@ def _survey(member: Member, command: Sequence[str], ports: int, seconds: float) 
     try:
         output = output_of(member.alias, command, min(seconds, _seconds(member)))
         answer = schema.validate_part(json.loads(output), ANSWER, f"the survey of {member.alias}")
-    except Unanswered as error:
-        return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
-    except (ValueError, RecursionError, UserError) as error:
+    except (NotUnderstood, ValueError, RecursionError, UserError) as error:
         problem = (
             f"{member.alias} has another version of our programs, or is broken: run ansible-playbook "
-            f"deeplearning.aws.configure. ({programs.printable(str(error))})"
+            f"deeplearning.aws.configure. ({programs.printable(str(error)).removeprefix(': ')})"
         )
         return NodeSurvey(member, problem=problem)
+    except Unanswered as error:
+        return NodeSurvey(member, problem=f"{member.alias} does not answer{error}.")
     shown = answer["faults"]
     node = Node(
         name=member.alias,
@@ -189,6 +192,10 @@ class Unanswered(Exception):
     """A command on a node has not ended in time or has failed; the text follows "does not answer"."""
 
 
+class NotUnderstood(Unanswered):
+    """The node's program does not know the command or one of its options."""
+
+
 def output_of(node: str, command: Sequence[str], seconds: float) -> str:
     """Return what a command prints on a node. Raise Unanswered. Only the master, which is this machine, asks nodes."""
     try:
@@ -199,7 +206,8 @@ def output_of(node: str, command: Sequence[str], seconds: float) -> str:
     except bounded_program.TooMuchOutput as error:
         raise Unanswered(f": its program {error}") from None
     if done.returncode:
-        raise Unanswered(f": {programs.last_line(done.stderr, 'ssh failed')}")
+        problem = f": {programs.last_line(done.stderr, 'ssh failed')}"
+        raise NotUnderstood(problem) if UNKNOWN_OPTION in problem else Unanswered(problem)
     return done.stdout
 
 

@@ -240,7 +240,7 @@ def _fail_unsafe_run(run_id: str, config: Config, error: UserError) -> None:
 
 
 def clean(run_id: str, config: Config) -> None:
-    """Stop all that is left of a run on its nodes, however its unit has ended."""
+    """Stop what is left of a run's last attempt on its nodes, however its unit has ended."""
     if (attempts := find_run(config, run_id).attempts()) and not is_superseded(config):
         nodes = (node.name for node in plan_of_run(run_id, config).nodes)
         stop_leftovers(dict.fromkeys(nodes, ""), run_id, attempts - 1)

@@ -252,7 +252,7 @@ def test_a_smaller_cluster_keeps_the_nodes_of_the_lowest_ranks(
         ({"applications": ["Hadoop", "Spark"]}, "its applications is Hadoop and not Hadoop, Spark"),
         ({"image_id": "ami-0123456789abcdef0"}, "its image is EMR's own and not ami-0123456789abcdef0"),
         ({"root_volume_gib": 61}, "its root volume is 60 and not 61"),
-        ({"yarn_percent": 50}, "its memory of YARN is 4096 and not 8192"),
+        ({"yarn_percent": 50}, "its memory for YARN in MiB (cluster_emr_yarn_percent) is 4096 and not 8192"),
         ({"subnet_id": "subnet-1"}, "and not subnet-1"),
         ({"primary_type": "m5.2xlarge"}, "its primary node's type is m5.xlarge and not m5.2xlarge"),
         ({"core_type": "m5.xlarge"}, "its core nodes' type is m5.2xlarge and not m5.xlarge"),

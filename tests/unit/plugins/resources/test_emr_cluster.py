@@ -295,5 +295,5 @@ def test_yarns_share_is_compared_beside_other_configurations() -> None:
         return {**CLUSTER, "Configurations": [{"Classification": "core-site"}, *created]}
 
     converge(Emr(cluster(25)))
-    with pytest.raises(AwsError, match="its memory of YARN is 8192 and not 4096"):
+    with pytest.raises(AwsError, match=r"its memory for YARN in MiB \(cluster_emr_yarn_percent\) is 8192 and not 4096"):
         converge(Emr(cluster(50)))
