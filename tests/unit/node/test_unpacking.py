@@ -544,9 +544,12 @@ class Pieces:
 
 
 @pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> Pieces:
+def pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pieces]:
     monkeypatch.setattr("deeplearning.data.ranged_reader.RANGE_BYTES", 1000)
-    return Pieces()
+    pieces = Pieces()
+    # If the garbage collection closed it, that would wait for threads, wherever it came, also where a thread is made.
+    with pieces.reader:
+        yield pieces
 
 
 def test_each_piece_is_requested_once_and_read_in_order(pieces: Pieces) -> None:
