@@ -48,8 +48,14 @@ class Resource:
         return f"{kind_of(self.kind).one} {self.id}{name}"
 
     def as_dict(self) -> dict[str, Any]:
-        named = {name: vars(self)[name] for name in ("kind", "id", "name", "state", "ours")}
-        return named | {"costs": self.costs}
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "ours": self.ours,
+            "costs": self.costs,
+        }
 
 
 @dataclass(frozen=True)
