@@ -23,7 +23,7 @@ options:
     type: str
     default: ""
 requirements:
-  - boto3 >= 1.35.0
-  - botocore >= 1.35.0
+  - boto3 >= 1.35.69
+  - botocore >= 1.35.69
   - PyYAML
 """

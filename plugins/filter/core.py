@@ -24,6 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.scheduled_end import once
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema import format_time
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.holding import held_lock, verify
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_request import evaluation_request, run_plan
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
@@ -101,6 +102,16 @@ def framework_pins(chosen: Iterable[str]) -> dict[str, str]:
 def gpu_tables(chosen: Iterable[str]) -> dict[str, Any]:
     tables = {name: FILES / name / "gpu.json" for name in list(chosen) or frameworks.FRAMEWORKS}
     return {name: json.loads(file.read_text(encoding="utf-8")) for name, file in tables.items()}
+
+
+def while_locked(value: Any, taken: Mapping[str, Any]) -> Any:
+    lock = held_lock(taken)
+    if lock is not None:
+        try:
+            verify(lock)
+        except UserError as error:
+            raise AnsibleFilterError(str(error)) from None
+    return value
 
 
 def answer(text: Any, name: str) -> dict[str, Any]:
@@ -208,6 +219,6 @@ class FilterModule:
         functions = (
             *(answer, cluster_record, contract, evaluation_request, failure_reason, framework_pins, gpu_tables),
             *(health_verdict, member_policy, missing_service, node_config, one_line, run_plan, schedule_once),
-            *(ssh_rules, surplus_workers),
+            *(ssh_rules, surplus_workers, while_locked),
         )
         return {function.__name__: function for function in functions}

@@ -215,11 +215,16 @@ class Aws:
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
         """Make one call by its boto3 name, such as ("ec2", "describe_vpcs"), and retry transient failures."""
+        answer = self.whole_answer(service, operation, **params)
+        answer.pop("ResponseMetadata", None)
+        return answer
+
+    def whole_answer(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        """Make one call as `call` does, and return its answer with ResponseMetadata, which has the HTTP headers."""
         method = getattr(self.client(service), operation)
         for attempt in itertools.count(1):
             try:
                 answer: dict[str, Any] = method(**params)
-                answer.pop("ResponseMetadata", None)
                 return answer
             except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError) as error:
                 if attempt >= _attempts_for(error):
@@ -256,7 +261,10 @@ class Aws:
     def content(self, bucket: str, key: str, owner: str = "", most: int | None = None) -> bytes:
         """Return an object, up to `most` bytes. With `owner`, the bucket must be that account's."""
         owned = {"ExpectedBucketOwner": owner} if owner else {}
-        answer = self.call("s3", "get_object", Bucket=bucket, Key=key, **owned)
+        return self.body(self.call("s3", "get_object", Bucket=bucket, Key=key, **owned), most)
+
+    def body(self, answer: Mapping[str, Any], most: int | None = None) -> bytes:
+        """Return the object in an answer of GetObject, up to `most` bytes."""
         try:
             body: bytes = answer["Body"].read(most)
         except botocore.exceptions.BotoCoreError as error:

@@ -20,6 +20,8 @@ _TRAIN = ("train",)
 _NEW_RUNS = ("train", "evaluate")
 _HEALTH = ("health", "site", "emr")
 _STAGE = ("stage",)
+LOCKING = ("site", "emr", "provision", "extend", "replace", "image", "destroy")
+"""The playbooks that change AWS resources, one at a time for each cluster."""
 
 TABLE: Sequence[Option] = (
     Option(
@@ -330,6 +332,20 @@ TABLE: Sequence[Option] = (
         "Consent: `cluster_ttl_hours`, `cluster_idle_minutes` or `cluster_emr_idle_minutes` may remove the end that "
         "the cluster has, if they are 0 or never.",
         ("site", "emr", "provision", "plan"),
+    ),
+    Option(
+        "lock_wait",
+        r.integer(0, 86_400).such_as(1800).by_default(300),
+        "Seconds to wait while another playbook changes the cluster. destroy asks that playbook to stop, and takes the "
+        "lock over at the end of the wait.",
+        LOCKING,
+    ),
+    Option(
+        "break_lock",
+        r.text.such_as("0123456789abcdef"),
+        "Take over the lock of the cluster that has this id, as `status.yml` and the playbook that waits print it, "
+        "although the playbook that holds it may still run.",
+        LOCKING,
     ),
     Option("audit", r.text.such_as("all"), "The cluster to list, or all. Without it, `cluster_name`.", ("audit",)),
     Option(
