@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import getpass
 import shlex
+import socket
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import (
     EVERYTHING,
@@ -28,6 +32,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     retained,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.destroy_lock import DestroyLock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import (
     Deleting,
     Teardown,
@@ -61,10 +66,38 @@ class ActionModule(Action):
             return _without_consent(cluster, options["consent"], deletions)
         if self.check_mode:
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
-        teardown = Teardown(
-            aws, reader, keep, self._display.display, stuck_seconds=options["stuck_seconds"], kinds=kinds
+        # An empty account needs no lock, which would need a bucket.
+        takes_lock = options["scope"] == "all" and bool(resources.current)
+        guard = self._lock(aws, options) if takes_lock else DestroyLock.of_fact(options["lock"])
+        try:
+            if takes_lock:
+                # Another playbook may have changed the cluster while this one waited.
+                resources = ResourceReader(aws, cluster).read()
+            teardown = Teardown(
+                aws,
+                reader,
+                keep,
+                self._display.display,
+                stuck_seconds=options["stuck_seconds"],
+                kinds=kinds,
+                lock=guard,
+            )
+            return self._settle(aws, teardown, teardown.run(resources), options)
+        finally:
+            if takes_lock:
+                guard.release(self._display.warning)
+
+    def _lock(self, aws: Aws, options: Mapping[str, Any]) -> DestroyLock:
+        request = holding.LockRequest(
+            user=f"{getpass.getuser()}@{socket.gethostname()}",
+            playbook=holding.DESTROY,
+            playbook_pid=holding.parent_playbook(),
+            wait_seconds=options["lock_wait"],
+            break_lock=options["break_lock"],
+            asks_to_stop=True,
         )
-        return self._settle(aws, teardown, teardown.run(resources), options)
+        store = LockStore(aws, options["cluster"])
+        return DestroyLock.take(store, aws, options, request, self._display.display, self._display.warning)
 
     def _remove_data(self, aws: Aws) -> list[dict[str, Any]]:
         bucket = data_bucket.find(aws)

@@ -43,6 +43,20 @@ options:
     type: str
     choices: [all, zone, images]
     default: all
+  lock:
+    description:
+      - The lock of the cluster that an earlier task of the playbook has taken, for a O(scope) other than V(all). With
+        O(scope=all) the task takes the lock itself.
+    type: dict
+    default: {}
+  lock_wait:
+    description: How many seconds to wait for a playbook that holds the lock. After that the lock is taken over.
+    type: int
+    default: 300
+  break_lock:
+    description: The id of a lock that is to be taken over at once.
+    type: str
+    default: ""
   stuck_seconds:
     description: Seconds after which a resource is given up that AWS refuses to delete while nothing else changes.
     type: float

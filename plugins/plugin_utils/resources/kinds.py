@@ -33,6 +33,12 @@ _SOURCES = frozenset({"auto_scaling_group", "emr_cluster"})
 _MACHINES = _SOURCES | {"instance"}
 _HOLD_A_SUBNET = _MACHINES | {"nat_gateway", "mount_target", "network_interface"}
 _PARTS_OF_A_VPC = frozenset({"subnet", "security_group", "route_table", "internet_gateway", "endpoint"})
+_BEFORE_THE_BUCKET = (
+    _HOLD_A_SUBNET
+    | _PARTS_OF_A_VPC
+    | {"vpc", "launch_template", "placement_group", "key_pair", "mount_target_access", "file_system", "address"}
+    | {"volume", "instance_profile", "role"}
+)
 _SECOND, _HOUR, _GIGABYTE = "by the second", "by the hour", "by the gigabyte"
 
 KINDS: Mapping[str, ResourceKind] = {
@@ -72,7 +78,8 @@ KINDS: Mapping[str, ResourceKind] = {
         "instance profile", _MACHINES, "delete_instance_profile", "InstanceProfileName", "iam"
     ),
     "role": ResourceKind("IAM role", _MACHINES | {"instance_profile"}, "delete_role", "RoleName", "iam"),
-    "bucket": ResourceKind("bucket", _MACHINES, costs=_GIGABYTE),
+    # The lock of the cluster is in it, so it is the last that destroy.yml deletes.
+    "bucket": ResourceKind("bucket", _BEFORE_THE_BUCKET, costs=_GIGABYTE),
     "image": ResourceKind("image", frozenset(), "deregister_image", "ImageId"),
     "snapshot": ResourceKind("snapshot", frozenset({"image"}), "delete_snapshot", "SnapshotId", costs=_GIGABYTE),
 }

@@ -83,7 +83,7 @@ class ResourceReader:
 
     def __init__(self, aws: Aws, cluster: str) -> None:
         self._aws = aws
-        self._cluster = cluster
+        self.cluster = cluster
         self._by_kind: dict[str, list[Resource]] = {}
         self._job_flows: dict[str, bool] = {}
         """Whether EMR clusters are this one's, also after they have ended, by their ids."""
@@ -102,11 +102,11 @@ class ResourceReader:
 
     @property
     def names(self) -> Names:
-        return Names(self._cluster, self._aws.account, self._aws.region)
+        return Names(self.cluster, self._aws.account, self._aws.region)
 
     def read(self) -> ClusterResources:
         """Return all resources."""
-        tagged = tagged_resources(self._aws, self._cluster)
+        tagged = tagged_resources(self._aws, self.cluster)
         self._by_kind = {kind: [Resource(kind, item) for item in tagged[kind]] for kind in tagged if kind not in EC2}
         return self.read_again(kind for kind in self._readers if kind in tagged or kind not in EC2)
 
@@ -118,7 +118,7 @@ class ResourceReader:
         resources = [resource for listed in self._by_kind.values() for resource in listed]
         detached = with_detached(resources, frozenset(self.names.groups.values()))
         claimed = [replace(resource, ours=resource.ours or self._is_claimed(resource)) for resource in detached]
-        return ClusterResources(self._cluster, self.names.account, self._aws.region, claimed)
+        return ClusterResources(self.cluster, self.names.account, self._aws.region, claimed)
 
     def _is_claimed(self, resource: Resource) -> bool:
         """Return whether a machine is EMR's for this cluster, or that of image.yml."""
@@ -135,7 +135,7 @@ class ResourceReader:
     def _of_ec2(self, kind: str) -> list[Resource]:
         type_ = EC2[kind]
         # DescribeNatGateways names this parameter differently.
-        filters = {"Filter" if kind == "nat_gateway" else "Filters": [tag_filter(CLUSTER_TAG, self._cluster)]}
+        filters = {"Filter" if kind == "nat_gateway" else "Filters": [tag_filter(CLUSTER_TAG, self.cluster)]}
         if kind == "instance":
             listed = self._aws.instances(**filters)
         else:
@@ -147,23 +147,23 @@ class ResourceReader:
         """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
         if job_flow and job_flow not in self._job_flows:
             answer = self._aws.find("emr", "describe_cluster", ("InvalidRequestException",), ClusterId=job_flow)
-            self._job_flows[job_flow] = emr_cluster.is_named(answer.get("Cluster", {}), self._cluster)
+            self._job_flows[job_flow] = emr_cluster.is_named(answer.get("Cluster", {}), self.cluster)
         return self._job_flows.get(job_flow, False)
 
     # The other services
 
     def _groups(self) -> list[Resource]:
-        filters = [tag_filter(CLUSTER_TAG, self._cluster)]
+        filters = [tag_filter(CLUSTER_TAG, self.cluster)]
         listed = self._aws.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", Filters=filters)
         actions = self._aws.pages("autoscaling", "describe_scheduled_actions", "ScheduledUpdateGroupActions")
         now = time.time()
-        ends = scheduled_end.scheduled_ends(actions, self._cluster, now)
-        foreign = scheduled_end.foreign_actions(actions, self._cluster, now)
+        ends = scheduled_end.scheduled_ends(actions, self.cluster, now)
+        foreign = scheduled_end.foreign_actions(actions, self.cluster, now)
         return [group_of(item, ends, foreign) for item in listed]
 
     def _emr_clusters(self) -> list[Resource]:
         resources = []
-        for cluster in emr_cluster.find_clusters(self._aws, self._cluster, (*emr_cluster.LIVING, emr_cluster.ENDING)):
+        for cluster in emr_cluster.find_clusters(self._aws, self.cluster, (*emr_cluster.LIVING, emr_cluster.ENDING)):
             cluster_id = str(cluster["Id"])
             self._job_flows[cluster_id] = True
             instances = self._aws.pages("emr", "list_instances", "Instances", ClusterId=cluster_id)
@@ -172,7 +172,7 @@ class ResourceReader:
 
     def _file_systems(self) -> list[Resource]:
         listed = self._aws.pages("efs", "describe_file_systems", "FileSystems")
-        return [file_system_of(item) for item in listed if tags_of(item.get("Tags")).get(CLUSTER_TAG) == self._cluster]
+        return [file_system_of(item) for item in listed if tags_of(item.get("Tags")).get(CLUSTER_TAG) == self.cluster]
 
     def _mount_targets(self) -> list[Resource]:
         """Return the mount targets of our file systems, and those of others that have a security group of ours."""
@@ -204,7 +204,7 @@ class ResourceReader:
 
     def _profiles(self) -> list[Resource]:
         # The name is reserved for us: a profile without a tag was created by a call that could not tag it.
-        profiles = self._of_identities("get_instance_profile", "InstanceProfile", self._cluster)
+        profiles = self._of_identities("get_instance_profile", "InstanceProfile", self.cluster)
         roles = {name: [str(role["RoleName"]) for role in item.get("Roles") or ()] for name, item in profiles.items()}
         return [Resource("instance_profile", name, name, facts={"roles": roles[name]}) for name in roles]
 
@@ -220,7 +220,7 @@ class ResourceReader:
         return {
             name: item
             for name, item in existing.items()
-            if tags_of(item.get("Tags")).get(CLUSTER_TAG, untagged) == self._cluster
+            if tags_of(item.get("Tags")).get(CLUSTER_TAG, untagged) == self.cluster
         }
 
     def _buckets(self) -> list[Resource]:

@@ -16,9 +16,12 @@ from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.aws.polling import ProgressPrinter, until
 from ...module_utils.contract.tables import join_names
 from ...module_utils.resources.emr_cluster import terminate
+from ..lock.record import OBJECT as LOCK_OBJECT
+from ..lock.store import LockStore
 from ..resources.kinds import EVERYTHING, IMAGES, KINDS
 from ..resources.resource_reader import ResourceReader
 from ..resources.resources import GOING, LIVE, ClusterResources, Resource, count_by_kind, retained
+from .destroy_lock import DestroyLock
 
 MOST_KINDS = 6
 """Of what is still there, in a line."""
@@ -108,8 +111,10 @@ def is_held(problem: AwsError) -> bool:
 class Deleting:
     """Deletes a resource. The method `_<kind>` makes the calls before the one of its kind, or all of them."""
 
-    def __init__(self, aws: Aws) -> None:
+    def __init__(self, aws: Aws, cluster: str = "", lock: DestroyLock | None = None) -> None:
         self._aws = aws
+        self._cluster = cluster
+        self._lock = lock or DestroyLock(None)
 
     def delete(self, resource: Resource) -> None:
         special: Callable[[Resource], None] | None = getattr(self, f"_{resource.kind}", None)
@@ -171,20 +176,45 @@ class Deleting:
 
     def _bucket(self, resource: Resource) -> None:
         bucket = {"Bucket": resource.id, "ExpectedBucketOwner": resource.facts["account"]}
-        while True:
-            page = self._aws.call("s3", "list_object_versions", **bucket)
-            versions = [*(page.get("Versions") or ()), *(page.get("DeleteMarkers") or ())]
-            if not versions:
-                break
-            objects = [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in versions]
-            answer = self._aws.call("s3", "delete_objects", **bucket, Delete={"Objects": objects, "Quiet": True})
-            for refused in answer.get("Errors") or ():
-                raise AwsError(
-                    f"s3:DeleteObject failed for {refused.get('Key')}: {refused.get('Message')}",
-                    str(refused.get("Code", "")),
-                    "s3:DeleteObject",
-                )
+        is_locked = bool(self._cluster) and resource.id == LockStore(self._aws, self._cluster).bucket
+        kept = (LOCK_OBJECT,) if is_locked else ()
+        self._empty(bucket, kept)
+        if is_locked:
+            # Another playbook that waits for the lock may take it as soon as the lock object is gone.
+            self._fail_if_locked_by_others(resource)
+            self._lock.give_up_bucket()
+            self._delete_versions(bucket, self._versions(bucket, Prefix=LOCK_OBJECT))
         self._aws.call("s3", "delete_bucket", **bucket)
+
+    def _fail_if_locked_by_others(self, resource: Resource) -> None:
+        if not self._lock.holds(LockStore(self._aws, self._cluster)):
+            sentence = f"Another playbook works on the cluster {self._cluster} now, so the bucket {resource.id} stays."
+            raise AwsError(sentence, "InUse", "s3:DeleteBucket")
+
+    def _empty(self, bucket: Mapping[str, str], kept: Collection[str]) -> None:
+        """Delete all versions of all objects but those of `kept`."""
+        while True:
+            versions = [item for item in self._versions(bucket) if item["Key"] not in kept]
+            if not versions:
+                return
+            self._delete_versions(bucket, versions)
+
+    def _versions(self, bucket: Mapping[str, str], **params: str) -> list[dict[str, Any]]:
+        """Return the first page of the bucket's objects, with their versions and delete markers."""
+        page = self._aws.call("s3", "list_object_versions", **bucket, **params)
+        return [*(page.get("Versions") or ()), *(page.get("DeleteMarkers") or ())]
+
+    def _delete_versions(self, bucket: Mapping[str, str], versions: Sequence[Mapping[str, Any]]) -> None:
+        if not versions:
+            return
+        objects = [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in versions]
+        answer = self._aws.call("s3", "delete_objects", **bucket, Delete={"Objects": objects, "Quiet": True})
+        for refused in answer.get("Errors") or ():
+            raise AwsError(
+                f"s3:DeleteObject failed for {refused.get('Key')}: {refused.get('Message')}",
+                str(refused.get("Code", "")),
+                "s3:DeleteObject",
+            )
 
 
 LONGEST_SECONDS = 1800.0
@@ -201,6 +231,7 @@ class Teardown:
     stuck_seconds: float = 90.0
     """Seconds after which a resource is given up that AWS refuses to delete while nothing else changes."""
     kinds: Collection[str] = EVERYTHING
+    lock: DestroyLock = field(default_factory=lambda: DestroyLock(None))
     removed: dict[tuple[str, str], Resource] = field(default_factory=dict)
     problems: dict[tuple[str, str], str] = field(default_factory=dict)
     """AWS's last message about each resource that it has not deleted."""
@@ -208,7 +239,7 @@ class Teardown:
 
     def run(self, resources: ClusterResources) -> list[Resource]:
         """Delete the resources, and return those that could not be deleted."""
-        deleting = Deleting(self.aws)
+        deleting = Deleting(self.aws, self.reader.cluster, self.lock)
         progress = ProgressPrinter(self.display)
         left = to_delete(resources, self.keep, self.kinds)
         changed_at = time.monotonic()
@@ -223,6 +254,7 @@ class Teardown:
                 return True
             progress.report(f"still there: {join_names(count_by_kind(left), MOST_KINDS)}")
             before = phases()
+            self.lock.verify()
             allowed = [resource for resource in ready(left) if resource.key not in self._refused]
             acted = [self._attempt(deleting, resource) for resource in allowed]
             left = to_delete(self.reader.read_again({resource.kind for resource in left}), self.keep, self.kinds)
