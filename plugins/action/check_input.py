@@ -18,6 +18,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding, run_starts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION, REFUSED
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
@@ -29,7 +31,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     setting_rules,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.option import Validated, validate
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import LOCKING, options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import (
     NOT_RECORDED,
     PREFIX,
@@ -90,7 +92,22 @@ class ActionModule(Action):
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
+        result["lock_version"] = self._check_lock(playbook, cluster)
         return result | _train(checked, variables, result) if playbook == "train" else result
+
+    def _check_lock(self, playbook: str, cluster: Mapping[str, Any]) -> str:
+        """Return the version of the cluster's lock, for playbooks that plan first and take the lock then.
+
+        Raise UserError if a run must not start, because another playbook creates, resizes or removes the cluster.
+        """
+        if self.check_mode:
+            return ""
+        if playbook in run_starts.PLAYBOOKS:
+            run_starts.refuse_while_locked(LockStore(Aws.from_options(cluster), cluster["name"]))
+            return ""
+        if playbook in playbook_input.PROVISIONING and playbook in LOCKING:
+            return holding.current_version(LockStore(Aws.from_options(cluster), cluster["name"]))
+        return ""
 
     def _resolve(self, names: Iterable[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Return the variables with their templates evaluated, and the problems with those."""

@@ -17,6 +17,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.atomic_file import write_if_changed
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import HERE, repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
@@ -135,6 +137,7 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
         failure=options["failure"],
         again=repeat_options(),
         ssh_config=str(ssh_config),
+        lock=_lock(aws, resources, options["show"]),
         costs=costs.read_costs(aws, resources, history),
     )
     described = summary.describe(resources, health_of(resources, shortages_of(aws, resources, history)), context)
@@ -143,6 +146,13 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
     access = hosts.ssh_access(host_keys.JUMP, ssh_config)
     seen = status_reader.observe(aws, resources, history, described, access)
     return status.extend(described, resources, seen, datetime.now(UTC), context.costs.prices)
+
+
+def _lock(aws: Aws, resources: ClusterResources, show: str) -> str:
+    """Return who holds the cluster's lock, where people read it."""
+    if show not in ("summary", "status") or not resources.current:
+        return ""
+    return holding.describe(LockStore(aws, resources.cluster))
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

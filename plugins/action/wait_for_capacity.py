@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.holding import change_since
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import setup_end
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.baking_watcher import wait_for_baking
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity import GroupTarget, Policy, WaitRules
@@ -19,6 +22,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_wa
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.elastic_address import ElasticAddress
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.emr_watcher import EmrWatch
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.setup_reports import SetupReports
+
+
+def _other_writer(aws: Aws, cluster: str, lock_version: str) -> Callable[[], str]:
+    """Return the function that says who else has changed the cluster since its lock had this version."""
+    if not lock_version:
+        return lambda: ""
+    return partial(change_since, LockStore(aws, cluster), lock_version)
 
 
 class ActionModule(Action):
@@ -55,6 +65,7 @@ class ActionModule(Action):
             self._display.display,
             SetupReports(aws, reports["bucket"], reports["account"], role_ids),
             [ElasticAddress(aws, group["name"], group["address"]) for group in groups if group["address"]],
+            _other_writer(aws, options["cluster"], options["lock_version"]),
         ).run()
         if not result.get("failed") and options["cluster"]:
             setup_end.delete_if_in_service(aws, options["cluster"], self._display.warning)

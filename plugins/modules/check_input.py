@@ -113,6 +113,10 @@ emr:
   description: Whether the settings are those of a cluster of EMR's machines.
   returned: success
   type: bool
+lock_version:
+  description: The version of the cluster's lock, for M(deeplearning.aws.cluster_lock). Empty for playbooks without it.
+  returned: success
+  type: str
 requested_by:
   description: The user and the machine that make the request.
   returned: success

@@ -26,6 +26,13 @@ description:
   - If all machines are in service and desired, nothing is written. If the group's desired capacity is less than
     O(groups[].desired_capacity), it is raised, which is how a second run retries after a shortfall.
 options:
+  lock_version:
+    description:
+      - The version of the cluster's lock, as M(deeplearning.aws.cluster_lock) has returned it.
+      - Once another playbook has held the lock, the task only watches, and fails in place of terminating or requesting
+        machines.
+    type: str
+    default: ""
   groups:
     description:
       - The groups to wait for, all at once. If one fails, all fail. Give them and O(reports), or O(emr), or O(baking).

@@ -40,6 +40,8 @@ class Context:
     failure: str = ""
     again: str = ""
     """the options of this command line that every other command needs too"""
+    lock: str = ""
+    """who holds the cluster's lock, as text; empty if nobody does"""
     ssh_config: str = ""
     """the path of ssh's configuration, which every playbook that logs in writes first"""
 
@@ -79,6 +81,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "billed": billed(owned.current, context.costs.prices),
         "cost_so_far": cost_so_far(owned, context.costs),
         "ends": scheduled_end(owned, context.idle_minutes),
+        "lock": context.lock,
         "again": context.again,
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
@@ -225,6 +228,7 @@ def summary_lines(
     lines += [f"  {reason}" for reason in summary["reasons"]]
     is_whole = details is not None
     rows = _failure_rows(summary, owned) if state in ("failed", "absent") else _rows(summary, owned, is_whole)
+    rows.insert(0, ("lock", summary["lock"]))
     if file and is_whole:
         rows.append(("as JSON", file))
     return [*lines, *(details or ()), *text_table([row for row in rows if row[1]], "  ")]

@@ -17,6 +17,7 @@ from typing import Any
 from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.aws.polling import ProgressPrinter, until
 from ...module_utils.contract.boot import HOOK
+from ...module_utils.contract.errors import UserError
 from . import capacity
 from .elastic_address import ElasticAddress
 from .setup_reports import SetupReports
@@ -40,6 +41,8 @@ class CapacityWatch:
     display: Callable[[str], None]
     reports: SetupReports
     addresses: Sequence[ElasticAddress] = ()
+    other_writer: Callable[[], str] = lambda: ""
+    """Return who else has changed the cluster since this playbook released its lock; empty if nobody has."""
     changed: bool = False
     states: dict[str, capacity.WaitState] = field(default_factory=dict)
     _groups: dict[str, capacity.ScalingGroup] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class CapacityWatch:
             if failed or verdict is capacity.GroupVerdict.SHORT
         }
         if goals:
+            self._fail_if_changed_by_others()
             self._reach(goals)
         self._describe(None)
         if not failed:
@@ -70,6 +74,14 @@ class CapacityWatch:
             self._report_reasons(missing)
         outcome = "failed" if failed else "degraded" if missing else "full"
         return self._result(outcome, missing, self.api.now() - started)
+
+    def _fail_if_changed_by_others(self) -> None:
+        writer = self.other_writer()
+        if writer:
+            raise UserError(
+                f"{writer} while this playbook waited for machines, so it leaves them as they are and stops here. Run "
+                "it again."
+            )
 
     def _missing(self) -> list[capacity.MissingMachines]:
         return [
@@ -127,7 +139,7 @@ class CapacityWatch:
                 acted = self.changed = True
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)
-            elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
+            elif verdicts[target.name] is capacity.GroupVerdict.REQUEST and not self.other_writer():
                 self.api.set_desired(target.name, target.desired_capacity)
                 self.states[target.name] = replace(self.states[target.name], requested=now)
             else:
@@ -199,6 +211,7 @@ class CapacityWatch:
         self._groups = self.api.describe(names, self.since, detailed)
         missing = [name for name in names if name not in self._groups]
         if missing:
+            self._fail_if_changed_by_others()
             raise AwsError(
                 f"There is no Auto Scaling group {' and no '.join(missing)}: run deeplearning.aws.site, which makes "
                 "what is missing."
