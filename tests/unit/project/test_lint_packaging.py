@@ -124,5 +124,5 @@ def test_what_an_image_would_lack_is_a_problem(folder: Path, tools: Path, tarbal
     line = "- 'openssh-client [platform:dpkg]  # from collection deeplearning.aws'"
     write(tools / "ansible-builder", f'[ $1 != introspect ] || echo "{line}"')
     missing = packaging.problems_in_execution_environment(tarball, folder)
-    assert "ansible-builder introspect does not find boto3>=1.35.0" in missing
+    assert "ansible-builder introspect does not find boto3>=1.35.69" in missing
     assert not any("openssh-client [" in problem for problem in missing)
