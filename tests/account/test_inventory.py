@@ -114,10 +114,10 @@ def test_who_is_not_known_is_not_connected_to(account: Account, red: Fleet) -> N
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ((), "There is no cluster green in us-east-1, there is none: give the name of one, or create it."),
-        (("red",), "There is no cluster green in us-east-1, there is red: give the name of one, or create it."),
+        ((), "There is no cluster green in us-east-1 (account 123456789012), there is none: give the name of one"),
+        (("red",), "There is no cluster green in us-east-1 (account 123456789012), there is red: give the name of one"),
         (("blue", "red"), "there are blue, red: give the name of one, or create it. Example: -e cluster_name=blue"),
-        (("green",), "The cluster green has no machines in us-east-1: ansible-playbook deeplearning.aws.status shows"),
+        (("green",), "The cluster green has no machines in us-east-1 (account 123456789012): ansible-playbook "),
     ],
 )
 def test_a_cluster_that_is_not_there(account: Account, names: tuple[str, ...], message: str) -> None:

@@ -34,7 +34,7 @@ def test_a_node_is_replaced_by_another_machine_and_nothing_else_changes(red: Fle
     master, before, bad = ids(red, "master"), ids(red, "workers"), red.id(3)
     person = operator(red.account)
     for node, problem in (
-        ("deeplearning-worker9", "the cluster red has no such machine: its nodes are deeplearning-master, "),
+        ("deeplearning-worker9", "(account 123456789012) has no such machine: its nodes are deeplearning-master, "),
         ("deeplearning-worker3", f"give the id of the one in the cluster red. Example: -e node={bad}"),
     ):
         refused = person.play(PLAYBOOK, node=node)

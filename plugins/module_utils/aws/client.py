@@ -13,6 +13,7 @@ import itertools
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
@@ -30,6 +31,7 @@ except ImportError as _error:
     MISSING = _error
 
 from ..contract.errors import UserError
+from ..messages import place
 
 MAX_ATTEMPTS = 10
 """Attempts of a call that AWS throttles, unless AWS_MAX_ATTEMPTS sets another number. With a third of all calls
@@ -90,6 +92,10 @@ _LIMIT = re.compile(
 """Policies that limit what the caller's own policy allows: those of the organization, permissions boundaries, session
 policies, VPC endpoints. https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html"""
 _RESOURCE = re.compile(r"on resource:? \"?(arn:[^\s\"]+)")
+
+
+_CREATION = threading.Lock()
+"""Threads share a session, which creates one client at a time."""
 
 
 class AwsError(UserError):
@@ -182,6 +188,11 @@ class Aws:
         return str(self.call("sts", "get_caller_identity")["Account"])
 
     @property
+    def place(self) -> str:
+        """Return the region and the account, as messages name them."""
+        return place(self.region, self.account)
+
+    @property
     def partition(self) -> str:
         """Return the part of this region's ARNs after `arn:`."""
         return str(self._session.get_partition_for_region(self.region))
@@ -189,7 +200,8 @@ class Aws:
     def client(self, service: str) -> Any:
         """Return the boto3 client that `call` uses. It does not retry, and raises the SDK's own errors."""
         if service not in self._clients:
-            self._clients[service] = self._new_client(service, attempts=1)
+            with _CREATION:
+                self._clients[service] = self._new_client(service, attempts=1)
         return self._clients[service]
 
     def retrying_client(self, service: str) -> Any:

@@ -173,7 +173,7 @@ def no_machines(aws: Aws, cluster: str) -> str:
         clusters = []
     if cluster in clusters:
         return (
-            f"The cluster {cluster} has no machines in {aws.region}: ansible-playbook deeplearning.aws.status shows "
+            f"The cluster {cluster} has no machines in {aws.place}: ansible-playbook deeplearning.aws.status shows "
             "what it has, ansible-playbook deeplearning.aws.site starts machines."
         )
     others = (
@@ -181,6 +181,6 @@ def no_machines(aws: Aws, cluster: str) -> str:
     )
     example = f"-e cluster_name={clusters[0]}" if clusters else "ansible-playbook deeplearning.aws.site"
     return (
-        f"There is no cluster {cluster} in {aws.region}, {others}: give the name of one, or create it. "
+        f"There is no cluster {cluster} in {aws.place}, {others}: give the name of one, or create it. "
         f"Example: {example}"
     )

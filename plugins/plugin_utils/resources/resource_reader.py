@@ -231,7 +231,7 @@ class ResourceReader:
             if problem.code == "404":
                 return []
             # It may belong to another account, which has taken the name.
-            if problem.denied and name not in _own_buckets(self._aws):
+            if problem.denied and name not in own_buckets(self._aws):
                 return []
             raise
         return [Resource("bucket", name, name, facts={"account": self.names.account})]
@@ -280,13 +280,14 @@ def _clusters_by_name(aws: Aws) -> list[str]:
     profiles = [
         str(item["InstanceProfileName"]) for item in aws.pages("iam", "list_instance_profiles", "InstanceProfiles")
     ]
-    buckets = _own_buckets(aws)
+    buckets = own_buckets(aws)
     names = [name[: -len(end)] for name in (*roles, *profiles) for end in endings if name.endswith(end)]
     end = f"-{aws.account}-{aws.region}"
     return [name for name in [*names, *(item[: -len(end)] for item in buckets if item.endswith(end))] if name]
 
 
-def _own_buckets(aws: Aws) -> list[str]:
+def own_buckets(aws: Aws) -> list[str]:
+    """Return the names of the account's buckets in all regions."""
     return [str(item["Name"]) for item in aws.pages("s3", "list_buckets", "Buckets")]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils.contract.names import EMR_SERVICE, Names
+from ...module_utils.messages import place
 from .kinds import IMAGES, KINDS, kind_of
 
 LIVE = "live"
@@ -64,6 +65,11 @@ class ClusterResources:
     account: str
     region: str
     resources: Sequence[Resource] = ()
+
+    @property
+    def place(self) -> str:
+        """Return the region and the account, as messages name them."""
+        return place(self.region, self.account)
 
     def of_kind(self, kind: str) -> list[Resource]:
         """Return the resources of a kind that are not dead."""

@@ -307,11 +307,11 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
     return text_table(rows, "  ")
 
 
-def cluster_lines(region: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a table of all clusters that have resources, as far as AWS knows them."""
+def cluster_lines(place: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of all clusters that have resources, as far as AWS knows them. `place`: region and account."""
     rows = [_cluster_row(summary) for summary in summaries if summary["resources"]]
     if not rows:
-        return [f"No cluster has resources in {region}."]
+        return [f"No cluster has resources in {place}."]
     return [
         *text_table([("cluster", "region", "state", "machines", "runs", f"{CURRENCY} an hour", "ends"), *rows]),
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
@@ -347,7 +347,7 @@ def _next_end(summary: Mapping[str, Any]) -> str:
 def resource_lines(owned: ClusterResources, prices: PriceList) -> list[str]:
     """Return what a cluster has in AWS as text."""
     if not owned.current:
-        return [f"The cluster {owned.cluster} has no resources in {prices.region}."]
+        return [f"The cluster {owned.cluster} has no resources in {owned.place}."]
     lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
     for resource in owned.current:
         state = f", {resource.state}" if resource.state else ""

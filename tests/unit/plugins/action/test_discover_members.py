@@ -162,7 +162,9 @@ def test_a_folder_that_cannot_be_written_is_named(red: MadeCluster, discover: Di
 
 def test_without_machines_there_is_nothing_to_discover(aws: Account, discover: Discover) -> None:
     discovered = discover()
-    assert discovered["failed"] and discovered["msg"].startswith("There is no cluster red in us-east-1, there is none:")
+    assert discovered["failed"] and discovered["msg"].startswith(
+        "There is no cluster red in us-east-1 (account 123456789012), there is none:"
+    )
     MadeCluster(aws, "blue").bucket()
     discovered = discover()
     assert discovered["msg"].endswith(
@@ -172,7 +174,9 @@ def test_without_machines_there_is_nothing_to_discover(aws: Account, discover: D
     discovered = discover()
     assert "there are blue, green:" in discovered["msg"] and discovered["msg"].endswith("-e cluster_name=blue")
     MadeCluster(aws).bucket()
-    assert discover()["msg"].startswith("The cluster red has no machines in us-east-1: ansible-playbook")
+    assert discover()["msg"].startswith(
+        "The cluster red has no machines in us-east-1 (account 123456789012): ansible-playbook"
+    )
 
 
 @pytest.mark.parametrize(

@@ -445,7 +445,7 @@ def test_resources_of_others_and_states_are_in_the_list() -> None:
     only_image = replace(owned, resources=resources[2:])
     assert resource_lines(only_image, LIST)[-1] == "It costs nothing."
     empty = replace(owned, resources=resources[:1])
-    assert resource_lines(empty, LIST) == ["The cluster c has no resources in us-east-1."]
+    assert resource_lines(empty, LIST) == ["The cluster c has no resources in us-east-1 (account 123456789012)."]
 
 
 def test_the_consent_is_in_the_command_that_removes_a_cluster() -> None:
