@@ -14,7 +14,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.module_utils.messages import join_problems
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
@@ -22,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holdi
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import namesake
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.hosts import READ_REGION, REFUSED
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.recorded_place import project_folder
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import (
     command_line,
     playbook_input,
@@ -56,10 +57,11 @@ class ActionModule(Action):
         emr = playbook == "emr" or boolean(variables.get("emr", False), strict=False)
         # What is wrong in any case is reported before the first call to AWS.
         is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
-        recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings)
+        sessions = _Sessions()
+        recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings, sessions)
         is_provisioning = playbook in playbook_input.PROVISIONING
         # A public key takes the place of the recorded key pair.
-        folder = Path(str(task_vars.get("deeplearning_folder", "")) or ".deeplearning")
+        folder = project_folder(task_vars)
         here = (
             {"cluster_key_name": ""}
             if settings.get("cluster_public_key_file")
@@ -82,7 +84,7 @@ class ActionModule(Action):
             raise UserError(str(task_vars["deeplearning_problem"]))
         if unread and is_provisioning:
             raise unread
-        refusal = _namesake(playbook, folder, cluster)
+        refusal = _namesake(playbook, folder, cluster, sessions)
         if refusal and playbook != "plan":
             raise UserError(refusal)
         warnings = [*filter(None, [refusal]), *playbook_input.foreign_names(playbook, extra_vars, roles)]
@@ -120,26 +122,44 @@ class ActionModule(Action):
         return resolved, problems
 
 
-def _recorded(playbook: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], UserError | None]:
+class _Sessions:
+    """One session for each region and credentials, so that the account is looked up once."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str, str], Aws] = {}
+
+    def get(self, options: Mapping[str, Any]) -> Aws:
+        key = (options["region"], options["profile"], options["role_arn"])
+        if key not in self._sessions:
+            self._sessions[key] = Aws.from_options(options)
+        return self._sessions[key]
+
+
+def _recorded(
+    playbook: str, settings: Mapping[str, Any], sessions: _Sessions
+) -> tuple[dict[str, Any], UserError | None]:
     """Return the settings that the cluster was made with, or why they cannot be read."""
     which = validate(SECTIONS[0][2], settings)
     if which.problems or playbook in playbook_input.NO_RECORD:
         return {}, None
     options = {name.removeprefix(PREFIX): value for name, value in which.values.items()}
     try:
-        recorded = recorded_settings.read(Aws.from_options(options), options["name"])
+        recorded = recorded_settings.read(sessions.get(options), options["name"])
     except UserError as error:
         return {}, error
     return recorded, None
 
 
-def _namesake(playbook: str, folder: Path, cluster: Mapping[str, Any]) -> str:
-    """Return a sentence if the playbook would replace the files of a cluster of the same name in another region."""
+def _namesake(playbook: str, folder: Path, cluster: Mapping[str, Any], sessions: _Sessions) -> str:
+    """Return a sentence if the playbook would replace the files of a cluster of the same name in another place."""
     if playbook in playbook_input.NO_FILES:
         return ""
-    others = namesake.other_regions(folder, cluster["name"], cluster["region"])
     again = command_line.repeat_options()
-    return namesake.refusal(Aws.from_options(cluster), folder, cluster["name"], others, again) if others else ""
+    try:
+        return namesake.refusal(sessions.get(cluster), folder, cluster["name"], again, cluster["summary_file"])
+    except AwsError:
+        # The account is unknown. The playbook's own calls fail with the same sentence.
+        return ""
 
 
 def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.contract import schema
 from ...module_utils.contract.errors import UserError
 from ...module_utils.contract.names import Names
-from ..members import namesake
+from ..members.recorded_place import read_summary, summary_path
 from .settings import NOT_RECORDED, REMOVED, TABLE
 
 OBJECT = "settings.json"
@@ -50,7 +50,7 @@ def read(aws: Aws, cluster: str) -> dict[str, Any]:
 
 def private_key(folder: Path, cluster: str) -> dict[str, Any]:
     """Return the setting of the private key that this machine used for the cluster, by its summary."""
-    used = namesake.read_summary(folder, cluster, "private_key_file")
+    used = read_summary(summary_path(folder, cluster), cluster, "private_key_file")
     return {"cluster_private_key_file": used} if Path(used).is_file() else {}
 
 

@@ -294,6 +294,7 @@ def test_files_of_a_cluster_that_exists_in_another_region_stay(
     assert refused["msg"].startswith(
         f"{tmp_path} has files of the cluster red in eu-west-1, which exists: red in us-east-1 would replace them"
     )
+    assert "Both are in the account 123456789012." in refused["msg"]
     assert "folder: .deeplearning/us-east-1. " in refused["msg"]
     assert refused["msg"].endswith("-e destroy=red -e cluster_name=red -e cluster_region=eu-west-1")
 
@@ -306,6 +307,30 @@ def test_what_writes_no_files_does_not_ask_for_another_region(
 ) -> None:
     result = project(playbook, {"red.json": SUMMARY}, **more)
     assert "failed" not in result and not any("eu-west-1" in text for text in result["warnings"]), result
+
+
+@pytest.mark.parametrize("playbook", ["site", "status", "logs"])
+def test_files_of_a_cluster_in_another_account_stay(project: Any, tmp_path: Path, playbook: str) -> None:
+    summary = '{"cluster": "red", "region": "us-east-1", "account": "%s"}'
+    assert "failed" not in project(playbook, {"red.json": summary}, "123456789012")
+    assert "failed" not in project(playbook, {"red.json": summary}, "not an account")
+    refused = project(playbook, {"red.json": summary}, "210987654321")
+    assert refused["failed"] and refused["msg"].startswith(
+        f"{tmp_path} has files of the cluster red in us-east-1, account 210987654321. These credentials are for the "
+        "account 123456789012, so whether it exists is unknown, and red in us-east-1 (account 123456789012) would "
+        "replace its files. Use credentials of the account 210987654321 (AWS_PROFILE, or -e cluster_profile=NAME)"
+    )
+    assert refused["msg"].endswith(f"delete {tmp_path}/red.json and {tmp_path}/red.ssh_config.")
+
+
+def test_the_place_is_read_from_the_summary_where_the_settings_put_it(
+    project: Any, abroad: None, tmp_path: Path
+) -> None:
+    elsewhere = {"cluster_summary_file": str(tmp_path / "mine.json")}
+    refused = project("status", {"mine.json": '{"cluster": "red", "region": "%s"}'}, **elsewhere)
+    assert refused["failed"] and "red in eu-west-1, which exists" in refused["msg"]
+    of_another = project("status", {"mine.json": '{"cluster": "blue", "region": "%s"}'}, **elsewhere)
+    assert "failed" not in of_another
 
 
 def test_a_plan_warns_of_the_cluster_in_another_region(project: Any, abroad: None) -> None:

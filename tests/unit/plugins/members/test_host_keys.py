@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import schema
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.report import key_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys
@@ -19,7 +20,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys
     Login,
     NodeReport,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.namesake import other_regions
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.recorded_place import recorded_places
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import ClusterNode
 
 from tests.unit.plugins.instances_kit import BLOCK, ECDSA, ED, RSA
@@ -142,8 +143,8 @@ def settings(command: list[str]) -> dict[str, str]:
 
 def test_the_configuration_names_the_region_of_its_cluster(tmp_path: Path) -> None:
     effective(tmp_path, "deeplearning-master", MASTER, region="eu-west-1")
-    assert other_regions(tmp_path, "red", "us-east-1") == {"eu-west-1"}
-    assert other_regions(tmp_path, "red", "eu-west-1") == set()
+    (recorded,) = recorded_places(Aws("us-east-1"), tmp_path, "red")
+    assert (recorded.region, recorded.account) == ("eu-west-1", "")
 
 
 @pytest.mark.parametrize("host", ["deeplearning-worker2", WORKER_ID, "10.0.128.5", "ip-10-0-128-5.ec2.internal"])
