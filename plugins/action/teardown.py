@@ -16,7 +16,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.recorded_place import project_folder
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import PLACE, REGION, repeat_options
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import (
     EVERYTHING,
     IMAGES,
@@ -31,7 +32,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     leftovers,
     retained,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket, place_check
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.destroy_lock import DestroyLock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import (
     Deleting,
@@ -51,6 +52,9 @@ class ActionModule(Action):
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
         aws = Aws.from_options(options)
         cluster, keep = options["cluster"], options["keep_file_system"]
+        consent = place_check.read_consent(options["consent"])
+        if consent.cluster == cluster:
+            place_check.refuse_other_region(aws, options["consent"], repeat_options(without=REGION))
         if options["data_bucket"]:
             data_bucket.check_name(aws, options["data_bucket"])
             removed = self._remove_data(aws)
@@ -60,10 +64,17 @@ class ActionModule(Action):
         reader = ResourceReader(aws, cluster)
         resources = reader.read()
         deletions = to_delete(resources, keep, kinds)
-        if options["consent"] != cluster or self.check_mode:
+        is_plan = consent.cluster != cluster or self.check_mode
+        if is_plan:
             self.show(describe_plan(resources, deletions, keep))
-        if options["consent"] != cluster:
-            return _without_consent(cluster, options["consent"], deletions)
+        notes: list[str] = []
+        if options["scope"] == "all" and not deletions:
+            search = _search(options, task_vars)
+            notes = place_check.check_place(aws, resources, consent, search)
+        if is_plan and notes:
+            self.show(notes)
+        if consent.cluster != cluster:
+            return _without_consent(cluster, consent, deletions)
         if self.check_mode:
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
         # An empty account needs no lock, which would need a bucket.
@@ -72,7 +83,8 @@ class ActionModule(Action):
         try:
             if takes_lock:
                 # Another playbook may have changed the cluster while this one waited.
-                resources = ResourceReader(aws, cluster).read()
+                reader = ResourceReader(aws, cluster)
+                resources = reader.read()
             teardown = Teardown(
                 aws,
                 reader,
@@ -82,7 +94,7 @@ class ActionModule(Action):
                 kinds=kinds,
                 lock=guard,
             )
-            return self._settle(aws, teardown, teardown.run(resources), options)
+            return self._settle(aws, teardown, teardown.run(resources), options, notes)
         finally:
             if takes_lock:
                 guard.release(self._display.warning)
@@ -104,10 +116,14 @@ class ActionModule(Action):
         if bucket and not self.check_mode:
             Deleting(aws).delete(bucket)
         would = "would be removed" if self.check_mode else "is removed"
-        self._display.display(f"The {bucket.describe()} {would}." if bucket else "There is no bucket of data sets.")
+        missing = f"There is no bucket of data sets in {aws.place}."
+        self._display.display(f"The {bucket.describe()} {would}." if bucket else missing)
         return [bucket.as_dict()] if bucket else []
 
-    def _settle(self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any]) -> dict[str, Any]:
+    def _settle(
+        self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any], notes: list[str]
+    ) -> dict[str, Any]:
+        """Return the result. `notes`: lines to print if the cluster is gone."""
         result: dict[str, Any] = {
             "changed": bool(teardown.removed),
             "removed": [resource.as_dict() for resource in teardown.removed.values()],
@@ -118,8 +134,8 @@ class ActionModule(Action):
             left = leftovers(resources, options["keep_file_system"])
             result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
             if not left:
-                lines = describe_result(resources, teardown) + data_bucket.describe(aws)
-                self.show(lines)
+                lines = describe_result(resources, teardown)
+                self.show([*lines, *notes, *data_bucket.describe(aws)])
         if left:
             foreign = {resource.key: _NOT_OURS for resource in left if not resource.ours}
             problems = foreign | teardown.problems
@@ -127,20 +143,31 @@ class ActionModule(Action):
             result |= {
                 "failed": True,
                 "leftovers": [resource.as_dict() for resource in left],
-                "msg": f"Of the cluster {options['cluster']} there is still: " + "\n".join(reasons),
+                "msg": f"The cluster {options['cluster']} in {aws.place} still has: " + "\n".join(reasons),
             }
         return result
 
 
-def _without_consent(cluster: str, consent: str, deletions: list[Resource]) -> dict[str, Any]:
+def _search(options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> place_check.Search:
+    return place_check.Search(
+        cluster=options["cluster"],
+        folder=project_folder(task_vars),
+        summary_file=options["summary_file"],
+        keep=options["keep_file_system"],
+        again=repeat_options(without=REGION),
+        again_elsewhere=repeat_options(without=PLACE),
+    )
+
+
+def _without_consent(cluster: str, consent: place_check.Consent, deletions: list[Resource]) -> dict[str, Any]:
     """Return the result if there is nothing to remove either. Raise UserError otherwise."""
-    problem = f"destroy is {consent} and the cluster is {cluster}"
+    problem = f"destroy is {consent.cluster} and the cluster is {cluster}"
     if deletions:
         missing = "Nothing was removed, since that takes consent by name"
-        reason = f"{problem}, so nothing was removed" if consent else missing
+        reason = f"{problem}, so nothing was removed" if consent.cluster else missing
         raise UserError(f"{reason}. To remove what is listed, type: {destroy_command(cluster, repeat_options())}")
-    if consent:
-        raise UserError(f"{problem}. Example: -e cluster_name={shlex.quote(consent)}")
+    if consent.cluster:
+        raise UserError(f"{problem}. Example: -e cluster_name={shlex.quote(consent.cluster)}")
     return {"changed": False, "removed": []}
 
 
@@ -163,8 +190,8 @@ def describe_plan(resources: ClusterResources, deletions: list[Resource], keep: 
 def describe_result(resources: ClusterResources, teardown: Teardown) -> list[str]:
     """Return lines about what was removed and what is retained."""
     counts = count_by_kind(teardown.removed.values())
-    deleted = f": {', '.join(counts)}." if counts else ", and was before."
-    lines = [f"The cluster {resources.cluster} is gone{deleted}"]
+    deleted = ", ".join(counts) or "there was nothing left to remove"
+    lines = [f"The cluster {resources.cluster} is gone from {resources.place}: {deleted}."]
     for resource in retained(resources, teardown.keep):
         stored = resource.facts.get("bytes", 0)
         size = f", {stored / 2**30:.1f} GiB," if stored >= 2**28 else ""

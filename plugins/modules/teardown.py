@@ -22,7 +22,17 @@ options:
     type: str
     required: true
   consent:
-    description: The cluster's name again. Without it nothing is removed, and the resources are listed.
+    description:
+      - The cluster's name again. Without it nothing is removed, and the resources are listed.
+      - With V(@) and the region (V(red@eu-west-1)) it also confirms that O(region) is the right one. Without that, the
+        task fails if nothing is left in O(region) and the files of the project record another region or account for the
+        cluster, or record none and another region of the account has it. This applies to O(scope=all).
+    type: str
+    default: ""
+  summary_file:
+    description:
+      - The summary of the cluster, which records its region and account. By default F(<cluster>.json) in
+        O(deeplearning.aws.cluster#inventory:folder). It is not changed.
     type: str
     default: ""
   keep_file_system:

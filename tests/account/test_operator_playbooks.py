@@ -128,6 +128,10 @@ def removed(operated: Way) -> Way:
     another_user_releases_the_network(account)
     play(person, "destroy.yml", destroy=MINE)
     play(person, "destroy.yml", destroy=MINE, cluster_keep_efs=False)
+    # Without a record of the place, all regions of the account are searched.
+    (account.folder / f".deeplearning/{MINE}.json").unlink()
+    (account.folder / f".deeplearning/{MINE}.ssh_config").unlink(missing_ok=True)
+    play(person, "destroy.yml", destroy=MINE)
     play(account, "destroy.yml", destroy_data=f"{ACCOUNT}-{REGION}-deeplearning-data")
     return operated
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,14 @@ def repeat_in(text: str, options: str) -> str:
     return _COMMAND.sub(lambda command: f"{command[0]}{options}", text)
 
 
-def repeat_options(run_id: str = "") -> str:
-    """Return the options of this command line that select the cluster, and the run."""
-    return _inventories() + settings_among(context.CLIARGS.get("extra_vars") or (), run_id)
+REGION = ("cluster_region",)
+PLACE = (*REGION, "cluster_profile", "cluster_role_arn")
+"""The settings that say in which region and account the cluster is."""
+
+
+def repeat_options(run_id: str = "", without: Collection[str] = ()) -> str:
+    """Return the options of this command line that select the cluster, and the run. `without`: settings to omit."""
+    return _inventories() + settings_among(context.CLIARGS.get("extra_vars") or (), run_id, without)
 
 
 def _inventories() -> str:
@@ -62,22 +67,24 @@ def _is_own(playbook: str) -> bool:
     return path.is_file() and path.parent in (HOME, HOME / "playbooks")
 
 
-def settings_among(options: Iterable[str], run_id: str = "") -> str:
+def settings_among(options: Iterable[str], run_id: str = "", without: Collection[str] = ()) -> str:
     """Return the settings among -e options, quoted for a shell.
 
     Only settings are printed: none holds a secret (keys are given by their paths), but other variables may. The consent
     to `destroy` is no setting either, so it is typed each time.
     """
     repeated = [f"run_id={run_id}"] if run_id else []
-    repeated += [_of_file(option) if option.startswith("@") else _settings_in(option) for option in map(str, options)]
+    names = set(TABLE) - set(without)
+    for option in map(str, options):
+        repeated.append(_of_file(option) if option.startswith("@") else _settings_in(option, names))
     return "".join(f" -e {shlex.quote(option)}" for option in repeated if option)
 
 
-def _settings_in(option: str) -> str:
+def _settings_in(option: str, names: Collection[str]) -> str:
     try:
         if option.lstrip().startswith("{"):
-            return _as_json(yaml.safe_load(option))
-        return " ".join(word for word in split_args(option) if word.partition("=")[0] in TABLE)
+            return _as_json(yaml.safe_load(option), names)
+        return " ".join(word for word in split_args(option) if word.partition("=")[0] in names)
     except (AnsibleError, yaml.YAMLError):
         return ""
 
@@ -92,9 +99,9 @@ def _of_file(option: str) -> str:
         return option
     if not isinstance(variables, dict) or all(str(name).startswith(_IN_FILES) for name in variables):
         return option
-    return _as_json(variables)
+    return _as_json(variables, TABLE)
 
 
-def _as_json(variables: Mapping[str, Any]) -> str:
-    settings = {name: value for name, value in variables.items() if name in TABLE}
+def _as_json(variables: Mapping[str, Any], names: Collection[str]) -> str:
+    settings = {name: value for name, value in variables.items() if name in names}
     return json.dumps(settings, default=str) if settings else ""

@@ -292,7 +292,14 @@ TABLE: Sequence[Option] = (
         "How many nodes unpack. Without it all, but no more than there are archives.",
         _STAGE,
     ),
-    Option("destroy", r.text.such_as("red"), "Consent: the name of the cluster to remove.", ("destroy",)),
+    Option(
+        "destroy",
+        r.text.such_as("red"),
+        "Consent: the name of the cluster to remove. `red@eu-west-1` also confirms the region. Without that, the "
+        "playbook fails if nothing is left in this region, and the project's files record the cluster in another "
+        "region or account, or record none and another region of the account has it.",
+        ("destroy",),
+    ),
     Option(
         "destroy_data",
         r.bucket.such_as("123456789012-us-east-1-deeplearning-data"),

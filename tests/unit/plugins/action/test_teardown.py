@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from tests.unit.cluster_kit import ACCOUNT, REGION, MadeCluster, let_time_pass
 from tests.unit.conftest import Account
 
 Remove = Callable[..., dict[str, Any]]
+PLACE = f"{REGION} (account {ACCOUNT})"
+ABROAD = "eu-west-1"
 
 
 @pytest.fixture
@@ -23,12 +27,20 @@ def red(aws: Account, monkeypatch: pytest.MonkeyPatch) -> MadeCluster:
 
 
 @pytest.fixture
-def remove(capsys: pytest.CaptureFixture[str]) -> Remove:
+def folder(tmp_path: Path) -> Path:
+    """The folder of the project's files."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def remove(folder: Path, capsys: pytest.CaptureFixture[str]) -> Remove:
     """Run the action with consent. What it prints is returned as `printed`."""
 
     def call(check: bool = False, consent: str = "red", **options: Any) -> dict[str, Any]:
         capsys.readouterr()
-        result = run_action("teardown", check, region=REGION, cluster="red", consent=consent, **options)
+        task_vars = {"deeplearning_folder": str(folder)}
+        arguments = {"region": REGION, "cluster": "red", "consent": consent, **options}
+        result = run_action("teardown", check, task_vars, **arguments)
         return {**result, "printed": capsys.readouterr().out}
 
     return call
@@ -76,14 +88,14 @@ def test_a_whole_cluster_goes_but_its_file_system_and_the_next_run_finds_nothing
         f"The file system {red.ids['file_system']} (red-efs) is kept and goes on costing: the next"
         in (removed["printed"])
     )
-    assert "The cluster red is gone: 2 Auto Scaling groups, 2 launch templates, 1 mount target, " in removed["printed"]
+    assert f"The cluster red is gone from {PLACE}: 2 Auto Scaling groups, 2 launch templates, " in removed["printed"]
     assert red.ids["vpc"] not in [vpc["VpcId"] for vpc in red.ec2.describe_vpcs()["Vpcs"]]
     assert not red.s3.list_buckets()["Buckets"]
 
     before = len(aws.cloud.calls.since())
     again = remove()
     assert not again["changed"] and again["removed"] == []
-    assert "The cluster red is gone, and was before." in again["printed"]
+    assert f"The cluster red is gone from {PLACE}: there was nothing left to remove." in again["printed"]
     assert not [call for call in aws.cloud.calls.since()[before:] if call["writes"]]
 
     last = remove(keep_file_system=False)
@@ -182,7 +194,7 @@ def test_the_bucket_of_data_sets_goes_by_its_own_name_alone(red: MadeCluster, re
     assert wrong["failed"] and f"Example: -e destroy_data={name}" in wrong["msg"]
     none = remove(consent="", data_bucket=name)
     assert (none["changed"], none["removed"]) == (False, [])
-    assert "There is no bucket of data sets." in none["printed"]
+    assert f"There is no bucket of data sets in {PLACE}." in none["printed"]
 
     red.bucket()
     red.s3.create_bucket(Bucket=name)
@@ -232,7 +244,7 @@ def test_what_holds_a_vpc_is_named(aws: Account, red: MadeCluster, remove: Remov
     assert kinds(result["leftovers"]) == {"security_group": 2, "vpc": 1}
     assert kinds(result["removed"]) == {"internet_gateway": 1, "route_table": 1, "security_group": 1, "subnet": 1}
     first, *others = result["msg"].splitlines()
-    assert first.startswith("Of the cluster red there is still: ")
+    assert first.startswith(f"The cluster red in {PLACE} still has: ")
     lines = {resource["id"]: line for resource, line in zip(result["leftovers"], [first, *others], strict=True)}
     vpc, members, ssh = (lines[red.ids[what]] for what in ("vpc", "members", "ssh"))
     assert f"It is held by {interface}, subnet {subnet}, security group " in vpc
@@ -282,7 +294,7 @@ def test_a_machine_that_others_launched_is_left(red: MadeCluster, remove: Remove
     result = remove()
     assert result["failed"] and [resource["id"] for resource in result["leftovers"]] == [machine]
     assert result["msg"] == (
-        f"Of the cluster red there is still: instance {machine} (red-mine): the cluster did not make it, so it is "
+        f"The cluster red in {PLACE} still has: instance {machine} (red-mine): the cluster did not make it, so it is "
         "left alone."
     )
 
@@ -351,3 +363,103 @@ def test_a_mount_target_of_others_loses_our_group_and_stays(red: MadeCluster, re
     assert kinds(result["removed"])["mount_target_access"] == 1
     assert kinds(result["removed"])["security_group"] == 3
     assert [resource["id"] for resource in result["leftovers"]] == [vpc]
+
+
+# The place
+
+
+def record(folder: Path, region: str, account: str = ACCOUNT) -> None:
+    """Write the summary of a cluster."""
+    folder.mkdir(exist_ok=True)
+    summary = {"cluster": "red", "region": region, "account": account}
+    (folder / "red.json").write_text(json.dumps(summary), encoding="utf-8")
+
+
+def test_a_cluster_is_not_called_gone_in_another_region_than_the_files_record(
+    red: MadeCluster, remove: Remove, folder: Path
+) -> None:
+    red.bucket()
+    record(folder, REGION)
+    for check in (False, True):
+        refused = remove(check=check, region=ABROAD)
+        assert refused["failed"] and "is gone" not in refused["printed"]
+        first, command, confirmation = refused["msg"].splitlines()
+        assert first == (
+            f"There is no cluster red in {ABROAD} (account {ACCOUNT}), but {folder}/red.json records it in {PLACE}: "
+            "nothing was removed."
+        )
+        assert command == (
+            f"To remove it there: ansible-playbook deeplearning.aws.destroy -e destroy=red -e cluster_region={REGION}"
+        )
+        assert confirmation.endswith(f" -e destroy=red@{ABROAD} -e cluster_region={ABROAD}")
+    for _time in range(2):
+        confirmed = remove(region=ABROAD, consent=f"red@{ABROAD}")
+        assert "failed" not in confirmed and not confirmed["changed"]
+        assert f"The cluster red is gone from {ABROAD} (account {ACCOUNT}): there was nothing" in confirmed["printed"]
+        note = f"{folder}/red.json records the cluster in {PLACE}, where nothing was looked for."
+        assert note in confirmed["printed"]
+    removed = remove()
+    assert kinds(removed["removed"]) == {"bucket": 1} and "failed" not in removed
+    # The record stays, so the place stays the right one.
+    again = remove()
+    assert "failed" not in again and "there was nothing left to remove" in again["printed"]
+    assert remove(region=ABROAD)["failed"]
+
+
+def test_a_cluster_is_not_called_gone_in_another_account_than_the_files_record(
+    aws: Account, remove: Remove, folder: Path
+) -> None:
+    record(folder, REGION, account="210987654321")
+    refused = remove()
+    assert refused["failed"] and "is gone" not in refused["printed"]
+    first, command, _confirmation = refused["msg"].splitlines()
+    assert first.startswith(f"There is no cluster red in {PLACE}, but ")
+    assert first.endswith("records it in us-east-1 (account 210987654321): nothing was removed.")
+    assert command == (
+        "With credentials of the account 210987654321 (AWS_PROFILE, or -e cluster_profile=NAME), type: "
+        f"ansible-playbook deeplearning.aws.destroy -e destroy=red -e cluster_region={REGION}"
+    )
+    assert "failed" not in remove(consent=f"red@{REGION}")
+
+
+def test_without_files_the_other_regions_are_searched(aws: Account, red: MadeCluster, remove: Remove) -> None:
+    red.network()
+    refused = remove(region=ABROAD)
+    assert refused["failed"] and "is gone" not in refused["printed"]
+    first, command, confirmation = refused["msg"].splitlines()
+    assert f"in {ABROAD} (account {ACCOUNT}), but the account has one in {REGION} (1 subnet, " in first
+    assert command.endswith(f"-e destroy=red -e cluster_region={REGION}") and f"red@{ABROAD}" in confirmation
+    before = len(aws.calls())
+    assert "failed" not in remove(region=ABROAD, consent=f"red@{ABROAD}")
+    assert "ec2:DescribeRegions" not in aws.calls()[before:]
+
+
+def test_an_operator_who_may_not_list_regions_can_destroy(red: MadeCluster, remove: Remove) -> None:
+    red.fail("ec2:DescribeRegions", "UnauthorizedOperation", status=403)
+    gone = remove()
+    assert "failed" not in gone and f"The cluster red is gone from {PLACE}" in gone["printed"]
+    (line,) = [line for line in gone["printed"].splitlines() if "DescribeRegions" in line]
+    assert line.startswith("All known regions were tried, as the account's cannot be listed: AWS does not allow ")
+    red.bucket()
+    assert remove(region=ABROAD)["failed"]
+
+
+@pytest.mark.parametrize("consent", ["red@eu-west-1", "red@", "red@us-east-1@x"])
+def test_the_confirmed_region_is_the_one_of_the_playbook(red: MadeCluster, remove: Remove, consent: str) -> None:
+    red.bucket()
+    refused = remove(consent=consent)
+    assert refused["failed"] and refused["msg"].startswith(
+        f"destroy is {consent}, and the region of this playbook is us-east-1 (account {ACCOUNT}): nothing was removed."
+    )
+    right = f"ansible-playbook deeplearning.aws.destroy -e destroy=red@{REGION} -e cluster_region={REGION}"
+    assert refused["msg"].endswith(f"To remove red in {REGION}: {right}")
+    assert ("-e destroy=red@eu-west-1 -e cluster_region=eu-west-1" in refused["msg"]) is (consent == "red@eu-west-1")
+    assert kinds(remove(consent=f"red@{REGION}")["removed"]) == {"bucket": 1}
+
+
+def test_a_kept_file_system_shows_that_the_place_is_right(aws: Account, red: MadeCluster, remove: Remove) -> None:
+    red.network()
+    red.file_system()
+    remove()
+    before = len(aws.calls())
+    assert "failed" not in remove() and "ec2:DescribeRegions" not in aws.calls()[before:]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from ansible import constants, context
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import (
+    PLACE,
+    REGION,
     repeat_options,
     settings_among,
 )
@@ -20,6 +22,13 @@ def test_commands_repeat_the_options_that_select_the_cluster() -> None:
     assert (
         settings_among(['cluster_summary_file="my file.json" x=1']) == """ -e 'cluster_summary_file="my file.json"'"""
     )
+
+
+def test_a_command_for_another_place_repeats_neither_region_nor_credentials() -> None:
+    options = ["cluster_name=red cluster_region=x", '{"cluster_profile": "mine", "cluster_worker_count": 2}']
+    expected = """ -e cluster_name=red -e '{"cluster_worker_count": 2}'"""
+    assert settings_among(options, without=PLACE) == expected
+    assert settings_among(["cluster_region=x"], without=REGION) == ""
 
 
 def test_a_file_below_the_current_folder_is_named_as_it_is_typed_there() -> None:
