@@ -19,8 +19,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import HERE, repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import host_keys, hosts, namesake
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import (
+    HERE,
+    PLACE,
+    REGION,
+    repeat_options,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
     clusters_in,
@@ -65,9 +70,12 @@ class ActionModule(Action):
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL:
-            lines = summary.cluster_lines(aws.region, list(summaries.values())) + data_bucket.describe(aws)
+            table = summary.cluster_lines(aws.place, list(summaries.values()))
+            limit = f"Only {aws.place} was read. Other regions and accounts may have more clusters."
+            lines = [*table, limit, *data_bucket.describe(aws)]
         elif options["show"] == "resources":
             (owned,) = all_resources
+            self._refuse_wrong_place(aws, owned, options, folder)
             prices = costs.read_prices(aws, costs.present_machines(owned))
             lines = summary.resource_lines(owned, prices) + data_bucket.describe(aws)
         else:
@@ -82,6 +90,25 @@ class ActionModule(Action):
         self.show(lines)
         return {"changed": False, "clusters": summaries}
 
+    def _refuse_wrong_place(
+        self, aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path
+    ) -> None:
+        """Raise UserError if nothing exists here, and the project's files are about a cluster that is elsewhere."""
+        if resources.current:
+            return
+        command = f"ansible-playbook deeplearning.aws.audit -e audit={resources.cluster}"
+        problem = namesake.absence_problem(
+            aws,
+            folder,
+            resources.cluster,
+            namesake.ListCommand(
+                f"{command}{repeat_options(without=REGION)}", f"{command}{repeat_options(without=PLACE)}"
+            ),
+            options["file"],
+        )
+        if problem:
+            raise UserError(problem)
+
     def _collect_logs(self, aws: Aws, options: Mapping[str, Any], folder: Path, connection: str) -> dict[str, Any]:
         """Write an archive of logs. The file does not count as a change of the cluster."""
         cluster = options["cluster"]
@@ -92,7 +119,7 @@ class ActionModule(Action):
         node, run_id, display = options["node"], options["run_id"], self._display.display
         collector = logs.LogCollector(aws, resources, access, options["efs_mount"], node, run_id, display)
         if not resources.current:
-            raise UserError(f"There is no cluster {cluster} in {aws.region}, so there are no logs of it.")
+            raise UserError(f"There is no cluster {cluster} in {aws.place}, so there are no logs of it.")
         described: dict[str, Any] = {}
         try:
             described = _summary(aws, resources, options, folder)

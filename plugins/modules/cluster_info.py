@@ -44,6 +44,8 @@ options:
     description:
       - Where to save the JSON. By default F(<cluster>.json) in O(deeplearning.aws.cluster#inventory:folder).
       - With O(show=logs) where to write the archive. By default F(logs/<cluster>-logs-<time>.tar.gz) in that folder.
+      - With O(show=resources) the file with such JSON, which records the cluster's region and account. If nothing
+        exists here, and a cluster of this name exists or may exist there, the task fails.
     type: str
     default: ""
   user:

@@ -176,4 +176,5 @@ def test_of_a_cluster_without_machines_there_is_what_aws_knows_and_of_none_a_sen
 
     absent = nodes.account.play("playbooks/logs.yml", cluster_name="blue")
     assert absent.code == 2
-    assert "There is no cluster blue in us-east-1, so there are no logs of it." in " ".join(absent.output.split())
+    sentence = "There is no cluster blue in us-east-1 (account 123456789012), so there are no logs of it."
+    assert sentence in " ".join(absent.output.split())

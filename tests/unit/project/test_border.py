@@ -92,6 +92,7 @@ ALLOWED = {
     ("playbooks/new_project.yml", "{{ __folder }}/{{ item.path }}"),
     # The settings of the cluster.
     ("playbooks/provision.yml", "{{ cluster['summary_file'] }}"),
+    ("playbooks/audit.yml", "{{ checked['cluster']['summary_file'] }}"),
     ("playbooks/status.yml", "{{ checked['cluster']['summary_file'] }}"),
     ("playbooks/extend.yml", "{{ cluster['summary_file'] }}"),
     ("playbooks/replace.yml", "{{ cluster['summary_file'] }}"),
@@ -255,7 +256,8 @@ READS_JSON = {
     "core.py: node_config": "a value of a playbook, copied without Ansible's tags",
     "first_fetches.py": "records in the operator's own folder, whose form is checked",
     "recorded_settings.py": "the record of site.yml, where members cannot write, validated like what is given",
-    "namesake.py": "a summary in the operator's own folder, of which a region that the SDK knows is used",
+    "recorded_place.py": "a summary in the operator's own folder, of which a region that the SDK knows is used, and a "
+    "number of an account",
     "bucket.py": "a manifest in the operator's bucket, which is compared with the operator's own",
 }
 LOOKS_UP_METHODS = {

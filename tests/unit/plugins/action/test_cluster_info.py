@@ -20,6 +20,7 @@ from tests.unit.cluster_kit import REGION, MadeCluster
 from tests.unit.conftest import Account
 
 Info = Callable[..., dict[str, Any]]
+PLACE = "us-east-1 (account 123456789012)"
 
 
 @pytest.fixture
@@ -39,7 +40,8 @@ def info(folder: Path, capsys: pytest.CaptureFixture[str]) -> Info:
     def call(check: bool = False, cluster: str = "red", **options: Any) -> dict[str, Any]:
         capsys.readouterr()
         task_vars = {"deeplearning_folder": str(folder)}
-        result = run_action("cluster_info", check, task_vars, region=REGION, cluster=cluster, **options)
+        arguments = {"region": REGION, "cluster": cluster, **options}
+        result = run_action("cluster_info", check, task_vars, **arguments)
         out, err = capsys.readouterr()
         return {**result, "printed": out, "warned": " ".join(err.split())}
 
@@ -117,8 +119,11 @@ def test_nothing_is_printed_or_saved_on_request(red: MadeCluster, info: Info, fo
 
 
 def test_resources_are_listed_of_one_cluster_or_of_all(red: MadeCluster, info: Info, folder: Path) -> None:
-    assert info(show="resources")["printed"] == "\nThe cluster red has no resources in us-east-1.\n"
-    assert info(cluster="all")["printed"] == "\nNo cluster has resources in us-east-1.\n"
+    assert info(show="resources")["printed"] == f"\nThe cluster red has no resources in {PLACE}.\n"
+    assert info(cluster="all")["printed"] == (
+        f"\nNo cluster has resources in {PLACE}.\n"
+        f"Only {PLACE} was read. Other regions and accounts may have more clusters.\n"
+    )
     red.bucket()
     blue = MadeCluster(red.aws, "blue")
     blue.bucket()
@@ -131,6 +136,32 @@ def test_resources_are_listed_of_one_cluster_or_of_all(red: MadeCluster, info: I
     rows = [line.split()[:3] for line in both["printed"].splitlines()[1:4]]
     assert rows == [["cluster", "region", "state"], *([name, "us-east-1", "creating"] for name in ("blue", "red"))]
     assert "The bucket 123456789012-us-east-1-deeplearning-data has 0 data sets, " in both["printed"]
+
+
+def test_a_cluster_that_the_files_record_elsewhere_is_not_called_absent(
+    red: MadeCluster, info: Info, folder: Path
+) -> None:
+    red.bucket()
+    folder.mkdir()
+    record = {"cluster": "red", "region": REGION, "account": "123456789012"}
+    (folder / "red.json").write_text(json.dumps(record))
+    abroad = {"show": "resources", "region": "eu-west-1"}
+    refused = info(**abroad)
+    assert refused["failed"] and "no resources" not in refused["printed"]
+    assert refused["msg"].splitlines() == [
+        "The cluster red has no resources in eu-west-1 (account 123456789012), but "
+        f"{folder}/red.json records it in {PLACE}.",
+        f"To list it: ansible-playbook deeplearning.aws.audit -e audit=red -e cluster_region={REGION}",
+    ]
+    (folder / "red.json").write_text(json.dumps({**record, "account": "210987654321"}))
+    refused = info(**abroad)
+    assert refused["msg"].splitlines()[1] == (
+        "With credentials of the account 210987654321 (AWS_PROFILE, or -e cluster_profile=NAME), type: "
+        f"ansible-playbook deeplearning.aws.audit -e audit=red -e cluster_region={REGION}"
+    )
+    # It is gone in the place of record too.
+    (folder / "red.json").write_text(json.dumps({**record, "region": "eu-west-3"}))
+    assert "The cluster red has no resources in eu-west-1" in info(**abroad)["printed"]
 
 
 def test_the_runs_of_a_cluster_are_read_from_the_tags_of_its_machines(red: MadeCluster, info: Info) -> None:
@@ -326,7 +357,7 @@ def test_logs_of_what_has_ended_and_of_what_aws_does_not_show(
 ) -> None:
     file = tmp_path / "logs.tar.gz"
     refused = info(show="logs", file=str(file))
-    assert refused["msg"] == "There is no cluster red in us-east-1, so there are no logs of it."
+    assert refused["msg"] == f"There is no cluster red in {PLACE}, so there are no logs of it."
     assert not file.exists()
     red.network()
     red.machines(master=1)
