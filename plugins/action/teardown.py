@@ -68,7 +68,7 @@ class ActionModule(Action):
         if is_plan:
             self.show(describe_plan(resources, deletions, keep))
         notes: list[str] = []
-        if options["scope"] == "all" and not deletions:
+        if options["scope"] == "all" and not deletions and consent.cluster in ("", cluster):
             search = _search(options, task_vars)
             notes = place_check.check_place(aws, resources, consent, search)
         if is_plan and notes:
@@ -156,6 +156,7 @@ def _search(options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> place_c
         keep=options["keep_file_system"],
         again=repeat_options(without=REGION),
         again_elsewhere=repeat_options(without=PLACE),
+        scan_seconds=options["scan_seconds"],
     )
 
 

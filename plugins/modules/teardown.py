@@ -67,6 +67,12 @@ options:
     description: The id of a lock that is to be taken over at once.
     type: str
     default: ""
+  scan_seconds:
+    description:
+      - The limit of the search in the other regions of the account. It takes place if nothing is left in O(region), and
+        the files of the project record no place.
+    type: float
+    default: 10
   stuck_seconds:
     description: Seconds after which a resource is given up that AWS refuses to delete while nothing else changes.
     type: float

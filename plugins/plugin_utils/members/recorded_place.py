@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...module_utils import messages
 from ...module_utils.aws.client import Aws
-from ...module_utils.messages import place
 from .host_keys import OF_CLUSTER, ssh_files
 
 DEFAULT_FOLDER = ".deeplearning"
@@ -35,7 +35,7 @@ class RecordedPlace:
 
     @property
     def name(self) -> str:
-        return place(self.region, self.account) if self.account else self.region
+        return messages.place(self.region, self.account) if self.account else self.region
 
     def is_of_other_account(self, aws: Aws) -> bool:
         return bool(self.account) and self.account != aws.account
@@ -81,11 +81,11 @@ def recorded_places(aws: Aws, folder: Path, cluster: str, summary_file: str = ""
     recorded = [of_summary]
     if of_ssh.region != of_summary.region:
         recorded.append(of_ssh)
-    named = [one for one in recorded if one.region]
+    named = [place for place in recorded if place.region]
     if not named:
         return []
     known = set(aws.regions())
-    return [one for one in named if one.region in known]
+    return [place for place in named if place.region in known]
 
 
 def other_place(aws: Aws, folder: Path, cluster: str, summary_file: str = "") -> RecordedPlace | None:

@@ -25,8 +25,8 @@ NO_FILES = ("audit", "destroy", "extend", "image", "new_project", "replace")
 """Playbooks that leave the cluster's files in the project as they are."""
 NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
-TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds")
-"""Waiting times that tests shorten. Every playbook accepts them."""
+TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds", "destroy_scan_seconds")
+"""Waiting times and limits that tests change. Every playbook accepts them."""
 _FOREIGN = ("ansible_", "deeplearning_")
 _COMMON = ("image", "name", "profile", "public", "region", "tags")
 """Settings without their prefix that users' own playbooks have as well."""

@@ -17,10 +17,8 @@ from .kinds import IMAGES
 from .resource_reader import EC2, ResourceReader, own_buckets, tagged_resources
 from .resources import Resource, count_by_kind, leftovers
 
-SECONDS = 10.0
-"""The limit of the whole scan."""
 LIST_SECONDS = 4.0
-"""The part of it that may be spent on the lists of regions and buckets."""
+"""The part of a scan that may be spent on the list of regions."""
 
 T = TypeVar("T")
 
@@ -45,7 +43,8 @@ class RegionScan:
     """Regions that refused access."""
     silent: Sequence[str] = ()
     """Regions that did not answer in time."""
-    seconds: float = SECONDS
+    seconds: float = 0.0
+    """The limit of the scan."""
     list_problem: str = ""
     """Why the regions of the account are unknown, so that all regions that the SDK knows were tried."""
 
@@ -72,26 +71,25 @@ class Answers(Generic[T]):
     errors: dict[str, AwsError] = field(default_factory=dict)
 
 
-def scan_regions(aws: Aws, cluster: str, keep: bool, seconds: float = SECONDS) -> RegionScan:
+def scan_regions(aws: Aws, cluster: str, keep: bool, seconds: float) -> RegionScan:
     """Look for the cluster in all regions but that of `aws`. `keep`: whether its file system does not count."""
     end = time.monotonic() + seconds
-    lists: Mapping[str, Callable[[], list[str]]] = {
-        "regions": lambda: _enabled_regions(aws),
-        "buckets": lambda: own_buckets(aws),
-    }
-    listed = in_parallel(lists, min(end, time.monotonic() + LIST_SECONDS))
+    bucket_list = ParallelCalls({"buckets": lambda: own_buckets(aws)})
+    region_list = ParallelCalls({"regions": lambda: _enabled_regions(aws)})
+    listed = region_list.answers(min(end, time.monotonic() + LIST_SECONDS))
     regions = listed.results.get("regions")
     list_problem = ""
     if regions is None:
         regions = _known_regions(aws)
         list_problem = str(listed.errors.get("regions", "AWS does not answer."))
     others = [region for region in regions if region != aws.region]
-    calls = {region: _reading(aws.in_region(region), cluster, keep) for region in others}
-    answers = in_parallel(calls, end)
+    reading = ParallelCalls({region: _reading(aws.in_region(region), cluster, keep) for region in others})
+    answers = reading.answers(end)
+    buckets = bucket_list.answers(end).results.get("buckets", ())
     clusters = []
     for region in others:
         counts = count_by_kind(answers.results.get(region, ()))
-        if Names(cluster, aws.account, region).bucket in listed.results.get("buckets", ()):
+        if Names(cluster, aws.account, region).bucket in buckets:
             counts.append("1 bucket")
         if counts:
             clusters.append(ClusterInRegion(region, counts))
@@ -107,26 +105,27 @@ def scan_regions(aws: Aws, cluster: str, keep: bool, seconds: float = SECONDS) -
     )
 
 
-def in_parallel(calls: Mapping[str, Callable[[], T]], end: float) -> Answers[T]:
-    """Make the calls in parallel, and return what has come until this time of the monotonic clock.
+class ParallelCalls(Generic[T]):
+    """Calls that run in threads from now on. A thread that is not waited for does not keep the process alive."""
 
-    A call that takes longer is abandoned: its thread does not keep the process alive.
-    """
-    answers: Answers[T] = Answers()
+    def __init__(self, calls: Mapping[str, Callable[[], T]]) -> None:
+        self._answers: Answers[T] = Answers()
+        self._threads = [threading.Thread(target=self._make, args=item, daemon=True) for item in calls.items()]
+        for thread in self._threads:
+            thread.start()
 
-    def make(name: str, call: Callable[[], T]) -> None:
+    def _make(self, name: str, call: Callable[[], T]) -> None:
         try:
-            answers.results[name] = call()
+            self._answers.results[name] = call()
         except AwsError as error:
-            answers.errors[name] = error
+            self._answers.errors[name] = error
 
-    threads = [threading.Thread(target=make, args=item, daemon=True) for item in calls.items()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    # Threads that were abandoned still write to the original.
-    return Answers(dict(answers.results), dict(answers.errors))
+    def answers(self, end: float) -> Answers[T]:
+        """Return what has come until this time of the monotonic clock, or as soon as everything has come."""
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        # Threads that are late still write to the original.
+        return Answers(dict(self._answers.results), dict(self._answers.errors))
 
 
 def _enabled_regions(aws: Aws) -> list[str]:

@@ -45,6 +45,8 @@ class Search:
     """the options of this command line, without the region"""
     again_elsewhere: str
     """the same, without the credentials of this account"""
+    scan_seconds: float
+    """the limit of the search in other regions"""
 
 
 def read_consent(text: str) -> Consent:
@@ -86,7 +88,7 @@ def check_place(aws: Aws, resources: ClusterResources, consent: Consent, search:
     has_own = any(resource.ours for resource in resources.current)
     if is_recorded or has_own:
         return []
-    scan = scan_regions(aws, search.cluster, search.keep)
+    scan = scan_regions(aws, search.cluster, search.keep, search.scan_seconds)
     if scan.clusters:
         raise UserError(_elsewhere_by_scan(aws, scan, search))
     return scan_lines(scan)
@@ -98,8 +100,9 @@ def _not_searched(other: RecordedPlace) -> str:
 
 def scan_lines(scan: RegionScan) -> list[str]:
     """Return lines about a scan that has not found the cluster."""
-    number = len(scan.searched)
-    lines = [f"Other regions of the account do not have it either: {number} were searched."]
+    lines = []
+    if scan.searched:
+        lines.append(f"Other regions of the account do not have it either: {len(scan.searched)} were searched.")
     unsearched = scan.unsearched_line()
     if unsearched:
         lines.append(unsearched)
@@ -109,14 +112,14 @@ def scan_lines(scan: RegionScan) -> list[str]:
 def _elsewhere_by_files(aws: Aws, other: RecordedPlace, search: Search) -> str:
     if other.is_of_other_account(aws):
         command = destroy_command(search.cluster, f"{search.again_elsewhere} -e cluster_region={other.region}")
-        there = f"{credentials_of(other.account)}, type: {command}"
+        advice = f"{credentials_of(other.account)}, type: {command}"
     else:
-        there = f"To remove it there: {_command_in(other.region, search)}"
+        advice = f"To remove it there: {_command_in(other.region, search)}"
     return "\n".join(
         [
             f"There is no cluster {search.cluster} in {aws.place}, but {other.file} records it in {other.name}: "
             "nothing was removed.",
-            there,
+            advice,
             _confirmation(aws, search),
         ]
     )

@@ -39,7 +39,8 @@ def remove(folder: Path, capsys: pytest.CaptureFixture[str]) -> Remove:
     def call(check: bool = False, consent: str = "red", **options: Any) -> dict[str, Any]:
         capsys.readouterr()
         task_vars = {"deeplearning_folder": str(folder)}
-        arguments = {"region": REGION, "cluster": "red", "consent": consent, **options}
+        # This machine may be busy.
+        arguments = {"region": REGION, "cluster": "red", "consent": consent, "scan_seconds": 120, **options}
         result = run_action("teardown", check, task_vars, **arguments)
         return {**result, "printed": capsys.readouterr().out}
 
