@@ -77,13 +77,21 @@ options:
     description: Whether a scheduled end may be removed.
     type: bool
     default: false
+  remove_duplicates:
+    description:
+      - The ids of duplicates to delete, as an error of this module shows them. These are NAT gateways and Elastic IP
+        addresses that the cluster has more than once and that nothing uses. Ids of other resources are refused.
+    type: list
+    elements: str
+    default: []
 notes:
   - It needs the permissions C(sts:GetCallerIdentity), C(autoscaling:DescribeAutoScalingGroups),
     C(ec2:DescribeAddresses), C(ec2:DescribeAvailabilityZones), C(ec2:DescribeImages), C(ec2:DescribeInstances),
     C(ec2:DescribeInstanceTypes),
     C(ec2:DescribeInstanceTypeOfferings), C(ec2:DescribeKeyPairs), C(ec2:DescribeLaunchTemplates),
-    C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeRouteTables), C(ec2:DescribeSecurityGroups),
-    C(ec2:DescribeSubnets), C(ec2:DescribeVpcs), C(elasticfilesystem:DescribeFileSystems),
+    C(ec2:DescribeLaunchTemplateVersions), C(ec2:DescribeNatGateways), C(ec2:DescribeRouteTables),
+    C(ec2:DescribeSecurityGroups), C(ec2:DescribeSubnets), C(ec2:DescribeVpcs),
+    C(elasticfilesystem:DescribeFileSystems),
     C(elasticmapreduce:ListClusters), for O(emr) also C(elasticmapreduce:DescribeCluster),
     C(elasticmapreduce:DescribeReleaseLabel), C(elasticmapreduce:ListInstanceGroups),
     C(elasticmapreduce:ListReleaseLabels), C(elasticmapreduce:ListSupportedInstanceTypes) and without O(recorded)
@@ -210,6 +218,13 @@ plan:
       type: list
       elements: str
       sample: ["workers 4 → 1: 3 to be terminated"]
+    duplicates:
+      description: The duplicates to delete, which O(remove_duplicates) names, with C(lines) that describe them.
+      type: dict
+      sample:
+        nat_gateways: [nat-0123456789abcdef0]
+        addresses: [{"id": "eipalloc-0123456789abcdef0", "public_ip": 198.51.100.4}]
+        lines: ["NAT gateway nat-0123456789abcdef0 (0.045 USD an hour)"]
     notes:
       description: Remarks that do not prevent the plan.
       type: list

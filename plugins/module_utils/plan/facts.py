@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..aws.client import Aws, AwsError
+from ..aws.resource_ids import existing_ids
 from ..contract.names import CLUSTER_TAG, CORE, GROUP_ROLE_TAG, GROUP_TAG, IMAGE_TAG, JOB_FLOW_TAG, Names, tags_of
 from ..contract.scheduled_end import ForeignAction, foreign_actions, scheduled_ends
 from ..resources.emr_cluster import find_clusters, groups_of
@@ -122,10 +123,23 @@ class AccountFacts:
     """The account's own KMS key that encrypts all new disks. Only read for machines of Auto Scaling."""
     leaving_workers: Sequence[Item] = ()
     """The workers' machines. Only read if there are more than the setting says."""
+    nat_gateways: Sequence[Item] | None = None
+    """All NAT gateways with the cluster's tag, in any state."""
+    nat_route_tables: Sequence[Item] | None = None
+    """The route tables of the VPCs of these NAT gateways. Only read if there is more than one."""
+    addresses: Sequence[Item] | None = None
+    """All Elastic IP addresses with the cluster's tag."""
+    existing_duplicates: frozenset[str] = frozenset()
+    """Those of the duplicates that the operator has named that exist, whatever they belong to."""
 
 
 def gather_facts(
-    aws: Aws, cluster: Cluster, pins: Mapping[str, str], emr: bool, delete_actions: Sequence[str] = ()
+    aws: Aws,
+    cluster: Cluster,
+    pins: Mapping[str, str],
+    emr: bool,
+    delete_actions: Sequence[str] = (),
+    remove_duplicates: Sequence[str] = (),
 ) -> AccountFacts:
     """Raise AwsError if the credentials or the connection fail."""
     reader = _Reader(aws)
@@ -144,6 +158,7 @@ def gather_facts(
     )
     offers = ("describe_instance_type_offerings", "InstanceTypeOfferings")
     all_types = reader.ec2(*offers, LocationType="region") if is_type_missing else []
+    usage = _describe_account_usage(reader, cluster, emr)
     return AccountFacts(
         region=aws.region,
         account=account,
@@ -158,8 +173,9 @@ def gather_facts(
         image=_describe_image(reader, cluster, types or {}),
         quotas=limits,
         other_instances=_describe_other_instances(reader, cluster, limits),
-        account_usage=_describe_account_usage(reader, cluster, emr),
+        account_usage=usage,
         **_describe_vpc(reader, cluster),
+        **_describe_duplicates(reader, cluster, remove_duplicates, usage),
         **_describe_file_systems(reader, cluster),
         security_groups=(
             reader.ec2("describe_security_groups", "SecurityGroups", {"group-id": group_ids}) if group_ids else None
@@ -353,6 +369,37 @@ def _describe_vpc(reader: _Reader, cluster: Cluster) -> dict[str, Any]:
         "subnets": reader.ec2("describe_subnets", "Subnets", {"subnet-id": subnet_ids}),
         "route_tables": reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": [vpc_id]}),
         "endpoints": reader.ec2("describe_vpc_endpoints", "VpcEndpoints", {"vpc-id": [vpc_id]}),
+    }
+
+
+def _describe_duplicates(
+    reader: _Reader,
+    cluster: Cluster,
+    remove_duplicates: Sequence[str],
+    usage: Mapping[AccountQuota, tuple[Item, Sequence[Item]]],
+) -> dict[str, Any]:
+    """Return the facts about NAT gateways and addresses, of which two runs at the same time may have created several.
+
+    The account's addresses are in `usage`, if the cluster needs some.
+    """
+    tagged = {f"tag:{CLUSTER_TAG}": [cluster["name"]]}
+    # DescribeNatGateways names its filters differently.
+    gateways = reader.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=_filters(tagged))
+    tables: list[Any] | None = []
+    if gateways and len(gateways) > 1:
+        vpcs = sorted({str(gateway["VpcId"]) for gateway in gateways})
+        tables = reader.ec2("describe_route_tables", "RouteTables", {"vpc-id": vpcs})
+    existing = reader.read(existing_ids, reader.aws, remove_duplicates)
+    if quotas.ADDRESSES in usage:
+        listed = usage[quotas.ADDRESSES][1]
+        addresses = [item for item in listed if tags_of(item.get("Tags")).get(CLUSTER_TAG) == cluster["name"]]
+    else:
+        addresses = reader.ec2("describe_addresses", "Addresses", tagged) or []
+    return {
+        "nat_gateways": gateways,
+        "nat_route_tables": tables,
+        "addresses": addresses,
+        "existing_duplicates": existing or frozenset(),
     }
 
 

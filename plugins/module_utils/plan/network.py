@@ -293,8 +293,10 @@ def check_file_system(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding
     if len(facts.file_systems) > 1:
         ids = sorted(str(system["FileSystemId"]) for system in facts.file_systems)
         yield Finding(
-            f"{join_names(ids)} all have this cluster's tag: choose one, or delete the others. Example: -e "
-            f"cluster_efs_id={ids[0]}"
+            f"The file systems {join_names(ids)} all have this cluster's tag: choose the one to use (-e "
+            f"cluster_efs_id={ids[0]}). To look at them: aws efs describe-file-systems --region {facts.region}. "
+            "site.yml never deletes a file system. destroy.yml keeps all of them, and with -e cluster_keep_efs=false "
+            "it deletes all of them, with what is stored."
         )
     system = facts.file_systems[0]
     if requested and system.get("LifeCycleState") not in ("available", "updating"):

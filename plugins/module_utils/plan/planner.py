@@ -16,7 +16,7 @@ from ..contract.errors import UserError
 from ..contract.names import EMR_LOGS, Names, domain
 from ..contract.tables import join_names
 from ..resources.member_policy import RESULTS, outside
-from . import changes, data, emr, gpus, machines, network, observed, prices
+from . import changes, data, duplicates, emr, gpus, machines, network, observed, prices
 from .facts import AccountFacts, Cluster, InstanceType, gather_facts
 from .findings import Finding, note, setting_problem
 
@@ -28,11 +28,13 @@ def make_plan(aws: Aws, options: changes.Options) -> tuple[Plan, list[str]]:
     """Return the plan, and the problems. With problems, the plan is incomplete."""
     check_region(aws)
     cluster = options["cluster"]
-    facts = gather_facts(aws, cluster, options["pins"], options["emr"], options["delete_actions"])
+    named = options["remove_duplicates"]
+    facts = gather_facts(aws, cluster, options["pins"], options["emr"], options["delete_actions"], named)
     if not options["recorded"]:
         options = {**options, "before": observed.differences(aws, facts, cluster)}
     findings = [*check(facts, cluster), *changes.check(facts, cluster, options)]
     findings += observed.check(facts, cluster, options)
+    findings += duplicates.check(facts, cluster, named)
     findings += gpus.check(facts, cluster, options["gpu_tables"])
     if dataset := options["dataset"]:
         findings += data.check(facts, cluster, dataset, data.size_gib(aws, dataset), options["data_on"])
@@ -41,6 +43,7 @@ def make_plan(aws: Aws, options: changes.Options) -> tuple[Plan, list[str]]:
         **resolve(facts, cluster),
         "notes": [finding.text for finding in findings if not finding.is_problem],
         "changes": changes.lines(facts, cluster, options),
+        "duplicates": duplicates.to_remove(facts, cluster, named),
     }
     lines = {name: [] if problems else render(cluster, plan, name == "brief") for name in ("lines", "brief")}
     return {**plan, **lines}, problems
@@ -217,6 +220,7 @@ def _rows(cluster: Cluster, plan: Plan) -> list[tuple[str, str]]:
     private = "" if cluster["public"] else ", to the master's private address"
     return [
         *(("" if index else "Changes", change) for index, change in enumerate(changed)),
+        *(("Deletes", line) for line in plan["duplicates"]["lines"]),
         ("Machines", f"1 master and {workers} worker{'' if workers == 1 else 's'} {kinds}{gpus}{spot}"),
         (
             "",

@@ -156,6 +156,14 @@ def resource_id(kind: str) -> Form[str]:
     return matching(f"{kind}-…", pattern, expected, f"{kind}-0123456789abcdef0")
 
 
+def one_of_ids(*kinds: str) -> Form[str]:
+    """Return the form of ids of several kinds, such as nat-0123456789abcdef0 and eipalloc-0123456789abcdef0."""
+    prefixes = "|".join(kinds)
+    pattern = rf"({prefixes})-([0-9a-f]{{8}}|[0-9a-f]{{17}})"
+    expected = f"an id, {' or '.join(f'{kind}-' for kind in kinds)} with 17 (or 8) digits after it"
+    return matching("id", pattern, expected, f"{kinds[0]}-0123456789abcdef0")
+
+
 def _truth(value: Any) -> Any:
     content = str(value).strip().lower()
     return content in _TRUE if content in _TRUE + _FALSE else value

@@ -301,6 +301,13 @@ TABLE: Sequence[Option] = (
         ("destroy",),
     ),
     Option(
+        "destroy_also",
+        r.list_of(r.one_of_ids("i", "nat", "eipalloc", "eni", "vol")),
+        "Consent: which resources without the cluster's tag to delete too, by their ids. Only those in the cluster's "
+        "own VPC are accepted, as `destroy.yml` and `deeplearning.aws.audit` list them.",
+        ("destroy",),
+    ),
+    Option(
         "destroy_data",
         r.bucket.such_as("123456789012-us-east-1-deeplearning-data"),
         "Consent: the name of the account's bucket of data sets, to delete it with all that is in it.",
@@ -353,6 +360,14 @@ TABLE: Sequence[Option] = (
         "Take over the lock of the cluster that has this id, as `status.yml` and the playbook that waits print it, "
         "although the playbook that holds it may still run.",
         LOCKING,
+    ),
+    Option(
+        "remove_duplicates",
+        r.list_of(r.one_of_ids("nat", "eipalloc")),
+        "Consent: which of the cluster's NAT gateways and Elastic IP addresses to delete, by their ids. Two runs of "
+        "`site.yml` of an older version at the same time left more of them than the cluster needs. Only those that "
+        "nothing uses are accepted, as the plan lists them.",
+        ("site", "emr", "provision", "plan"),
     ),
     Option("audit", r.text.such_as("all"), "The cluster to list, or all. Without it, `cluster_name`.", ("audit",)),
     Option(

@@ -412,7 +412,7 @@ def test_a_file_system_of_another_network_is_refused(refused: Any, planned: Any,
 def test_two_that_claim_to_be_the_clusters_own(refused: Any, aws: Account) -> None:
     file_system(aws, "red", cluster="red")
     file_system(aws, "another", cluster="red")
-    assert "all have this cluster's tag: choose one" in refused()[0]
+    assert "all have this cluster's tag: choose the one to use" in refused()[0]
 
 
 @pytest.mark.parametrize("action", ["ec2:DescribeInstanceTypes", "ssm:GetParameters", "efs:DescribeFileSystems"])

@@ -285,7 +285,8 @@ def test_a_file_system_that_cannot_be_used(facts: AccountFacts, problem: str) ->
 def test_file_systems_with_the_tag_are_named_in_order() -> None:
     facts = replace(FACTS, file_systems=[{"FileSystemId": name} for name in ("fs-2", "fs-1")])
     (problem,) = texts(facts)
-    assert problem.startswith("fs-1, fs-2 all have") and problem.endswith("-e cluster_efs_id=fs-1")
+    assert problem.startswith("The file systems fs-1, fs-2 all have") and "(-e cluster_efs_id=fs-1)" in problem
+    assert "aws efs describe-file-systems --region us-east-1. site.yml never deletes a file system." in problem
 
 
 # Zones
@@ -495,7 +496,7 @@ def test_the_costs_as_text() -> None:
 
 def rendered(facts: AccountFacts = FACTS, emr: bool = False, **settings: Any) -> dict[str, str]:
     options = cluster(**settings)
-    plan = {**planner.resolve(facts, options), "notes": ["it rains"], "changes": []}
+    plan = {**planner.resolve(facts, options), "notes": ["it rains"], "changes": [], "duplicates": {"lines": []}}
     if emr:
         plan["emr"] = {"release": "emr-7.14.0"}
     lines = planner.render(options, plan)
@@ -522,7 +523,7 @@ def test_a_new_cluster_as_text() -> None:
 
 def test_site_yml_prints_the_plan_briefly() -> None:
     settings = cluster(worker_count=2)
-    plan = {**planner.resolve(FACTS, settings), "notes": ["it rains"], "changes": []}
+    plan = {**planner.resolve(FACTS, settings), "notes": ["it rains"], "changes": [], "duplicates": {"lines": []}}
     lines = planner.render(settings, plan, brief=True)
     assert [line[2:14].strip() for line in lines[1:]] == [
         *("Machines", "", "Ends", "Network", "Logging in", "File system", "Note", "Price"),
@@ -571,7 +572,7 @@ def test_other_clusters_as_text(facts: AccountFacts, settings: dict[str, Any], l
 
 def test_extras_and_ends_as_text() -> None:
     settings = cluster(worker_count=2, ttl_hours=1.5, idle_minutes=30, efa="true", placement_group="true")
-    lines = planner.render(settings, {**planner.resolve(FACTS, settings), "notes": []})
+    lines = planner.render(settings, {**planner.resolve(FACTS, settings), "notes": [], "duplicates": {"lines": []}})
     assert lines[2].endswith("of the workers; placement group, EFA")
     assert lines[3] == "  Ends         1.5 hours after their creation or after 30 minutes without work"
     assert rendered()["Ends"] == "never by themselves: -e cluster_ttl_hours=8 or -e cluster_idle_minutes=60"
@@ -641,3 +642,12 @@ def test_an_action_of_others_prevents_a_short_life_unless_it_is_named(
     assert [text.partition(",")[0] for text in notes] == [f"delete_actions names {name}" for name in unmatched]
     to_delete = [{"group": "red-workers", "name": name} for name in ("red-ttl", "z z") if quote(name) not in left]
     assert planner.resolve(seen, cluster())["delete_actions"] == to_delete
+
+
+def test_duplicates_that_are_deleted_are_part_of_the_plan() -> None:
+    settings = cluster()
+    deleted = {"lines": ["NAT gateway nat-1 (0.045 USD an hour)", "Elastic IP address eipalloc-1 (198.51.100.1)"]}
+    plan = {**planner.resolve(FACTS, settings), "notes": [], "changes": [], "duplicates": deleted}
+    lines = planner.render(settings, plan, brief=True)
+    assert "  Deletes      NAT gateway nat-1 (0.045 USD an hour)" in lines
+    assert "  Deletes      Elastic IP address eipalloc-1 (198.51.100.1)" in lines
