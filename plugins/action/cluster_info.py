@@ -26,6 +26,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_l
     REGION,
     repeat_options,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import untagged
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
     clusters_in,
@@ -34,7 +35,14 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, health_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import costs, logs, status, status_reader, summary
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import (
+    costs,
+    logs,
+    status,
+    status_reader,
+    summary,
+    untagged_lines,
+)
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.group_history import GroupHistory
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.missing_machines import shortages_of
 
@@ -66,7 +74,11 @@ class ActionModule(Action):
     def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
         all_resources = [ResourceReader(aws, name).read() for name in names]
-        summaries = {resources.cluster: _summary(aws, resources, options, folder) for resources in all_resources}
+        surroundings = {resources.cluster: untagged.read(aws, resources) for resources in all_resources}
+        summaries = {
+            resources.cluster: _summary(aws, resources, options, folder, surroundings[resources.cluster])
+            for resources in all_resources
+        }
         if options["show"] == "none":
             return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL:
@@ -76,8 +88,13 @@ class ActionModule(Action):
         elif options["show"] == "resources":
             (owned,) = all_resources
             self._refuse_wrong_place(aws, owned, options, folder)
-            prices = costs.read_prices(aws, costs.present_machines(owned))
-            lines = summary.resource_lines(owned, prices) + data_bucket.describe(aws)
+            around = surroundings[owned.cluster]
+            counted = untagged.with_untagged(owned, around)
+            prices = costs.read_prices(aws, costs.present_machines(counted))
+            lines = summary.resource_lines(owned, prices, counted)
+            destroy = summary.destroy_command(owned.cluster, f" -e cluster_name={owned.cluster}")
+            lines += untagged_lines.lines(around.untagged, prices, destroy)
+            lines += data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
             described = summaries[options["cluster"]]
@@ -122,7 +139,7 @@ class ActionModule(Action):
             raise UserError(f"There is no cluster {cluster} in {aws.place}, so there are no logs of it.")
         described: dict[str, Any] = {}
         try:
-            described = _summary(aws, resources, options, folder)
+            described = _summary(aws, resources, options, folder, untagged.read(aws, resources))
         except AwsError as error:
             # Logs are most useful where something is wrong.
             collector.problems.append(f"The cluster cannot be described: {error}")
@@ -152,7 +169,9 @@ class ActionModule(Action):
         return [line.replace(f" {HERE}", " ") for line in lines]
 
 
-def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _summary(
+    aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path, surroundings: untagged.Surroundings
+) -> dict[str, Any]:
     ssh_config = host_keys.ssh_files(folder, resources.cluster)[1]
     history = GroupHistory(aws)
     context = summary.Context(
@@ -165,7 +184,8 @@ def _summary(aws: Aws, resources: ClusterResources, options: Mapping[str, Any], 
         again=repeat_options(),
         ssh_config=str(ssh_config),
         lock=_lock(aws, resources, options["show"]),
-        costs=costs.read_costs(aws, resources, history),
+        costs=costs.read_costs(aws, untagged.with_untagged(resources, surroundings), history),
+        surroundings=surroundings,
     )
     described = summary.describe(resources, health_of(resources, shortages_of(aws, resources, history)), context)
     if options["show"] != "status":

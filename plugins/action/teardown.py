@@ -8,7 +8,8 @@ from __future__ import annotations
 import getpass
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
@@ -18,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holdi
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.recorded_place import project_folder
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import PLACE, REGION, repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import untagged
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import (
     EVERYTHING,
     IMAGES,
@@ -32,7 +34,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     leftovers,
     retained,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket, place_check
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.untagged import (
+    Surroundings,
+    UntaggedResource,
+)
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import also, data_bucket, place_check
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.destroy_lock import DestroyLock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import (
     Deleting,
@@ -41,9 +47,26 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown
     to_delete,
     why_left,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import untagged_lines
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import destroy_command
 
 _NOT_OURS = "the cluster did not make it, so it is left alone."
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What exists before anything is deleted."""
+
+    reader: ResourceReader
+    resources: ClusterResources
+    surroundings: Surroundings
+    also: Sequence[str]
+    """ids of resources without the cluster's tag that are to be deleted too"""
+
+    @property
+    def others(self) -> list[UntaggedResource]:
+        """Return the resources without the cluster's tag that stay."""
+        return [item for item in self.surroundings.untagged if item.id not in self.also]
 
 
 class ActionModule(Action):
@@ -60,44 +83,49 @@ class ActionModule(Action):
             removed = self._remove_data(aws)
             if not options["consent"]:
                 return {"changed": bool(removed), "removed": removed}
-        kinds = {"all": EVERYTHING, "zone": IN_ZONE, "images": IMAGES}[options["scope"]]
-        reader = ResourceReader(aws, cluster)
-        resources = reader.read()
-        deletions = to_delete(resources, keep, kinds)
+        observed = _observe(aws, options)
+        deletions = to_delete(observed.resources, keep, _kinds(options))
         is_plan = consent.cluster != cluster or self.check_mode
         if is_plan:
-            self.show(describe_plan(resources, deletions, keep))
+            plan = describe_plan(observed.resources, deletions, keep)
+            self.show([*plan, *_untagged_lines(aws, observed.resources, observed.others)])
         notes: list[str] = []
         if options["scope"] == "all" and not deletions and consent.cluster in ("", cluster):
             search = _search(options, task_vars)
-            notes = place_check.check_place(aws, resources, consent, search)
+            notes = place_check.check_place(aws, observed.resources, consent, search)
         if is_plan and notes:
             self.show(notes)
         if consent.cluster != cluster:
             return _without_consent(cluster, consent, deletions)
         if self.check_mode:
             return {"changed": bool(deletions), "removed": [resource.as_dict() for resource in deletions]}
+        return self._remove(aws, observed, options, notes)
+
+    def _remove(self, aws: Aws, observed: Observed, options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+        """Delete everything under the lock of the cluster, and return the result."""
         # An empty account needs no lock, which would need a bucket.
-        takes_lock = options["scope"] == "all" and bool(resources.current)
-        guard = self._lock(aws, options) if takes_lock else DestroyLock.of_fact(options["lock"])
+        takes_lock = options["scope"] == "all" and bool(observed.resources.current)
+        lock = self._lock(aws, options) if takes_lock else DestroyLock.of_fact(options["lock"])
         try:
             if takes_lock:
                 # Another playbook may have changed the cluster while this one waited.
-                reader = ResourceReader(aws, cluster)
-                resources = reader.read()
+                observed = _observe(aws, options)
+            if observed.also:
+                also.tag(aws, options["cluster"], observed.also)
             teardown = Teardown(
                 aws,
-                reader,
-                keep,
+                observed.reader,
+                options["keep_file_system"],
                 self._display.display,
                 stuck_seconds=options["stuck_seconds"],
-                kinds=kinds,
-                lock=guard,
+                kinds=_kinds(options),
+                lock=lock,
             )
-            return self._settle(aws, teardown, teardown.run(resources), options, notes)
+            left = teardown.run(observed.resources)
+            return self._settle(aws, teardown, left, options, observed.surroundings, notes)
         finally:
             if takes_lock:
-                guard.release(self._display.warning)
+                lock.release(self._display.warning)
 
     def _lock(self, aws: Aws, options: Mapping[str, Any]) -> DestroyLock:
         request = holding.LockRequest(
@@ -121,22 +149,33 @@ class ActionModule(Action):
         return [bucket.as_dict()] if bucket else []
 
     def _settle(
-        self, aws: Aws, teardown: Teardown, left: list[Resource], options: dict[str, Any], notes: list[str]
+        self,
+        aws: Aws,
+        teardown: Teardown,
+        left: list[Resource],
+        options: dict[str, Any],
+        before: Surroundings,
+        notes: list[str],
     ) -> dict[str, Any]:
         """Return the result. `notes`: lines to print if the cluster is gone."""
+        others: list[str] = []
         result: dict[str, Any] = {
             "changed": bool(teardown.removed),
             "removed": [resource.as_dict() for resource in teardown.removed.values()],
         }
         if options["scope"] == "all":
             # Read everything again: only what AWS now lists counts.
-            resources = ResourceReader(aws, options["cluster"]).read()
+            resources = ResourceReader(aws, options["cluster"], frozenset(options["also"])).read()
+            others = _untagged_lines(aws, resources, _remaining(aws, resources, before))
             left = leftovers(resources, options["keep_file_system"])
             result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
             if not left:
                 lines = describe_result(resources, teardown)
-                self.show([*lines, *notes, *data_bucket.describe(aws)])
+                self.show([*lines, *others, *notes, *data_bucket.describe(aws)])
         if left:
+            # A failure's message is cut after a few lines.
+            if others:
+                self.show(others)
             foreign = {resource.key: _NOT_OURS for resource in left if not resource.ours}
             problems = foreign | teardown.problems
             reasons = [why_left(aws, resource, problems.get(resource.key, "")) for resource in left]
@@ -146,6 +185,37 @@ class ActionModule(Action):
                 "msg": f"The cluster {options['cluster']} in {aws.place} still has: " + "\n".join(reasons),
             }
         return result
+
+
+def _kinds(options: Mapping[str, Any]) -> frozenset[str]:
+    return {"all": EVERYTHING, "zone": IN_ZONE, "images": IMAGES}[options["scope"]]
+
+
+def _observe(aws: Aws, options: Mapping[str, Any]) -> Observed:
+    """Read what exists. Raise UserError if `also` names a resource that must not be deleted."""
+    cluster = options["cluster"]
+    reader = ResourceReader(aws, cluster)
+    resources = reader.read()
+    surroundings = untagged.NOTHING
+    if options["scope"] == "all":
+        surroundings = untagged.read(aws, resources)
+    named = also.select(aws, options["also"], resources, surroundings)
+    if named:
+        reader = ResourceReader(aws, cluster, frozenset(named))
+        resources = reader.read()
+    return Observed(reader, resources, surroundings, named)
+
+
+def _remaining(aws: Aws, resources: ClusterResources, before: Surroundings) -> list[UntaggedResource]:
+    """Return the resources without the cluster's tag that are left. `before`: those before the teardown."""
+    now = untagged.read(aws, resources).untagged
+    listed = {item.id for item in now} | {resource.id for resource in resources.resources}
+    return [*now, *(item for item in untagged.without_interface(aws, before) if item.id not in listed)]
+
+
+def _untagged_lines(aws: Aws, resources: ClusterResources, items: Sequence[UntaggedResource]) -> list[str]:
+    prices = untagged_lines.prices_for(aws, resources, Surroundings(items))
+    return untagged_lines.lines(items, prices, destroy_command(resources.cluster, repeat_options()))
 
 
 def _search(options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> place_check.Search:

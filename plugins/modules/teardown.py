@@ -13,7 +13,8 @@ description:
     prints the progress.
   - Resources are found by their tags and names, so the next run resumes one that was interrupted.
   - Resources that the cluster did not create stay, such as a VPC or a file system of the user's own, instances that
-    others launched, and mount targets of others. These only lose a security group of the cluster.
+    others launched, and mount targets of others. These only lose a security group of the cluster. Resources without
+    the cluster's tag in its VPC are listed, with the command that deletes each of them.
   - At the end it reads all resources again. If any is left but a file system that is to be kept, it fails, and reports
     what holds it, as far as AWS shows that.
 options:
@@ -39,6 +40,14 @@ options:
     description: Whether to keep the file system that the cluster created. Its mount targets are deleted.
     type: bool
     default: true
+  also:
+    description:
+      - The ids of resources without the cluster's tag to delete too. Only those in the VPC that the cluster created are
+        accepted, as the list of resources shows them. They get the cluster's tag first, so that the next run finds them
+        if this one is interrupted. Ids of resources that no longer exist are ignored.
+    type: list
+    elements: str
+    default: []
   data_bucket:
     description:
       - The name of the account's bucket of data sets, to delete it with all that is in it. It belongs to no cluster.

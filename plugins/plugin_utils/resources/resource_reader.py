@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...module_utils.aws.client import AwsError
+from ...module_utils.aws.resource_ids import describe_ids, kind_of_id
 from ...module_utils.contract import scheduled_end
 from ...module_utils.contract.names import (
     CLUSTER_TAG,
@@ -81,9 +82,11 @@ _PARTS = frozenset({"security-group-rule"})
 class ResourceReader:
     """Reads one cluster's resources: all of them once, then single kinds again."""
 
-    def __init__(self, aws: Aws, cluster: str) -> None:
+    def __init__(self, aws: Aws, cluster: str, also: frozenset[str] = frozenset()) -> None:
+        """`also`: ids of further resources in EC2 that count as the cluster's, whatever their tags are."""
         self._aws = aws
         self.cluster = cluster
+        self._also = also
         self._by_kind: dict[str, list[Resource]] = {}
         self._job_flows: dict[str, bool] = {}
         """Whether EMR clusters are this one's, also after they have ended, by their ids."""
@@ -108,7 +111,8 @@ class ResourceReader:
         """Return all resources."""
         tagged = tagged_resources(self._aws, self.cluster)
         self._by_kind = {kind: [Resource(kind, item) for item in tagged[kind]] for kind in tagged if kind not in EC2}
-        return self.read_again(kind for kind in self._readers if kind in tagged or kind not in EC2)
+        present = {*tagged, *(kind_of_id(resource_id) for resource_id in self._also)}
+        return self.read_again(kind for kind in self._readers if kind in present or kind not in EC2)
 
     def read_again(self, kinds: Iterable[str]) -> ClusterResources:
         """Read these kinds again, and return all resources."""
@@ -121,8 +125,10 @@ class ResourceReader:
         return ClusterResources(self.cluster, self.names.account, self._aws.region, claimed)
 
     def _is_claimed(self, resource: Resource) -> bool:
-        """Return whether a machine is EMR's for this cluster, or that of image.yml."""
-        # Only someone who may pass the members' role can launch the latter.
+        """Return whether a machine is EMR's for this cluster, or that of image.yml, or named by the operator."""
+        if resource.id in self._also:
+            return True
+        # Only someone who may pass the members' role can launch the machine of image.yml.
         profile = resource.facts.get("profile")
         bakes = resource.name == self.names.of("image") and profile == self.names.identity(WORKER)
         return bakes or self._is_of_emr(resource.facts.get("job_flow", ""))
@@ -141,7 +147,12 @@ class ResourceReader:
         else:
             listed = self._aws.pages("ec2", type_.operation, type_.key, **filters)
         groups = frozenset(self.names.groups.values())
-        return [resource_of(kind, item, groups) for item in listed]
+        resources = [resource_of(kind, item, groups) for item in listed]
+        missing = {resource_id for resource_id in self._also if kind_of_id(resource_id) == kind}
+        missing -= {resource.id for resource in resources}
+        if missing:
+            resources += [resource_of(kind, item, groups) for item in describe_ids(self._aws, kind, missing)]
+        return resources
 
     def _is_of_emr(self, job_flow: str) -> bool:
         """Return whether an EMR cluster is this one's. Only AWS tags machines with the id of theirs."""
@@ -365,6 +376,7 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
         others = groups_named_in(listed) - {listed["GroupId"]}
         rules = {"ingress": "IpPermissions", "egress": "IpPermissionsEgress"}
         return {
+            "vpc": str(listed.get("VpcId") or ""),
             "names": sorted(others),
             "rules": {way: rules_naming(listed.get(key) or (), others) for way, key in rules.items()},
         }

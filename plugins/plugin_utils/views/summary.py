@@ -20,6 +20,8 @@ from ...module_utils.contract.tables import join_names, text_table
 from ...module_utils.plan.prices import PriceList
 from ..options.command_line import repeat_in
 from ..resources.resources import LIVE, ClusterResources, Health, Resource, count_by_kind, is_of_emr, leftovers
+from ..resources.untagged import NOTHING, Surroundings, with_untagged
+from . import untagged_lines
 from .costs import Costs, billed, cost_so_far, phrase, sum_phrase
 
 SCHEMA = 1
@@ -44,6 +46,8 @@ class Context:
     """who holds the cluster's lock, as text; empty if nobody does"""
     ssh_config: str = ""
     """the path of ssh's configuration, which every playbook that logs in writes first"""
+    surroundings: Surroundings = NOTHING
+    """what is in the cluster's network without its tag: it costs as well"""
 
 
 def destroy_command(cluster: str, again: str = "") -> str:
@@ -56,6 +60,7 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
     ssh_group, file_system = owned.find_by_name("security_group", "ssh"), _file_system(owned)
     targets = [target for target in owned.of_kind("mount_target") if target.facts["file_system"] == file_system]
     master = _master(owned, groups)
+    counted = with_untagged(owned, context.surroundings)
     state = "failed" if context.failure else health.state
     return {
         "schema": SCHEMA,
@@ -78,14 +83,15 @@ def describe(owned: ClusterResources, health: Health, context: Context) -> dict[
         "private_key_file": context.private_key_file,
         "ssh": ssh_command(master, context),
         "hourly": dict(context.hourly),
-        "billed": billed(owned.current, context.costs.prices),
-        "cost_so_far": cost_so_far(owned, context.costs),
+        "billed": billed(counted.current, context.costs.prices),
+        "cost_so_far": cost_so_far(counted, context.costs),
         "ends": scheduled_end(owned, context.idle_minutes),
         "lock": context.lock,
         "again": context.again,
         "next": next_command(state, context, emr=is_of_emr(owned)),
         "destroy": destroy_command(owned.cluster, context.again),
         "resources": [resource.as_dict() for resource in owned.current],
+        "untagged": untagged_lines.as_dicts(context.surroundings),
     }
 
 
@@ -249,11 +255,17 @@ def _rows(summary: Mapping[str, Any], owned: ClusterResources, detailed: bool) -
         ("log in", summary["ssh"]),
         *(details if detailed else []),
         _cost_row(summary),
+        _untagged_row(summary),
         *([("cost so far", so_far_phrase(summary["cost_so_far"]))] if detailed else []),
         *((label, repeat_in(text, summary["again"])) for label, text in ends),
         ("next", summary["next"]),
         *_removal_rows(summary, owned),
     ]
+
+
+def _untagged_row(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is in the cluster's network without its tag. The costs include it."""
+    return "without tag", repeat_in(untagged_lines.brief(summary["untagged"]), summary["again"])
 
 
 def _cost_row(summary: Mapping[str, Any]) -> tuple[str, str]:
@@ -287,6 +299,7 @@ def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
     return [
         ("existing", ", ".join(count_by_kind(owned.current)) or "nothing"),
         ("still costs", phrase(summary["billed"]) or "nothing"),
+        _untagged_row(summary),
         ("cost so far", so_far_phrase(summary["cost_so_far"])),
         ("to continue" if own else "to create it", summary["next"]),
         *_removal_rows(summary, owned),
@@ -298,7 +311,7 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
 
     `file`: where the summary is saved, with all lines of the failure.
     """
-    _existing, (_label, now), (_label, so_far), following, *removal = _failure_rows(summary, owned)
+    _existing, (_label, now), _untagged, (_label, so_far), following, *removal = _failure_rows(summary, owned)
     rows = [("still costs", f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
     if len(removal) > 1:
         rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")
@@ -344,8 +357,10 @@ def _next_end(summary: Mapping[str, Any]) -> str:
     return f"idle {ends['idle_minutes']} min" if ends["idle_minutes"] else "none now"
 
 
-def resource_lines(owned: ClusterResources, prices: PriceList) -> list[str]:
-    """Return what a cluster has in AWS as text."""
+def resource_lines(
+    owned: ClusterResources, prices: PriceList, counted: ClusterResources | None = None
+) -> list[str]:
+    """Return what a cluster has in AWS as text. `counted`: with what costs besides, in its network."""
     if not owned.current:
         return [f"The cluster {owned.cluster} has no resources in {owned.place}."]
     lines = [f"The cluster {owned.cluster} ({owned.region}, account {owned.account}) has:"]
@@ -353,7 +368,7 @@ def resource_lines(owned: ClusterResources, prices: PriceList) -> list[str]:
         state = f", {resource.state}" if resource.state else ""
         foreign = "" if resource.ours else ", not created by the cluster"
         lines.append(f"  {resource.describe()}{state}{foreign}")
-    costs = phrase(billed(owned.current, prices))
+    costs = phrase(billed((counted or owned).current, prices))
     lines.append(f"It costs {costs}." if costs else "It costs nothing.")
     if leftovers(owned, keep=True):
         lines.append(f"To remove it: {destroy_command(owned.cluster, f' -e cluster_name={owned.cluster}')}")

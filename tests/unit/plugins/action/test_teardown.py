@@ -136,7 +136,8 @@ def test_a_plan_is_in_the_order_of_messages_and_names_what_stays(red: MadeCluste
     subnet = red.ec2.create_subnet(**place)["Subnet"]["SubnetId"]
     theirs = red.ec2.create_security_group(GroupName="t", Description="t", VpcId=red.ids["vpc"])["GroupId"]
     plan = remove(consent="")["printed"].splitlines()
-    listed = [line.split()[0] for line in plan if line.startswith("  ")]
+    without_tag = plan.index("These do not have the cluster's tag, and are in its VPC or use its security groups:")
+    listed = [line.split()[0] for line in plan[:without_tag] if line.startswith("  ")]
     assert listed == ["mount", "subnet", "route", "internet", "security", "security", "security", "VPC"]
     kept = f"The file system {red.ids['file_system']} (red-efs) is kept: the next site.yml finds it. To remove it too: "
     assert f"{kept}-e cluster_keep_efs=false" in plan
@@ -244,9 +245,9 @@ def test_what_holds_a_vpc_is_named(aws: Account, red: MadeCluster, remove: Remov
     assert result["failed"] and result["changed"]
     assert kinds(result["leftovers"]) == {"security_group": 2, "vpc": 1}
     assert kinds(result["removed"]) == {"internet_gateway": 1, "route_table": 1, "security_group": 1, "subnet": 1}
-    first, *others = result["msg"].splitlines()
-    assert first.startswith(f"The cluster red in {PLACE} still has: ")
-    lines = {resource["id"]: line for resource, line in zip(result["leftovers"], [first, *others], strict=True)}
+    reasons = result["msg"].partition("\nThese do not have the cluster's tag")[0].splitlines()
+    assert reasons[0].startswith(f"The cluster red in {PLACE} still has: ")
+    lines = {resource["id"]: line for resource, line in zip(result["leftovers"], reasons, strict=True)}
     vpc, members, ssh = (lines[red.ids[what]] for what in ("vpc", "members", "ssh"))
     assert f"It is held by {interface}, subnet {subnet}, security group " in vpc
     assert f"security group {theirs}" in vpc and "default" not in vpc

@@ -388,14 +388,17 @@ def pairs(*groups: str) -> dict[str, Any]:
 def test_a_security_group_names_others_in_rules_of_both_ways() -> None:
     listed = {
         "GroupId": "sg-1",
+        "VpcId": "vpc-1",
         "IpPermissions": [pairs("sg-1", "sg-3"), {"IpProtocol": "-1", "IpRanges": []}],
         "IpPermissionsEgress": [pairs("sg-2")],
     }
     assert groups_named_in(listed) == {"sg-1", "sg-2", "sg-3"}
     assert groups_named_in({"IpPermissions": None}) == set()
     facts = facts_of("security_group", listed)
-    assert facts == {"names": ["sg-2", "sg-3"], "rules": {"ingress": [pairs("sg-3")], "egress": [pairs("sg-2")]}}
-    assert facts_of("security_group", {"GroupId": "sg-1"}) == {"names": [], "rules": {"ingress": [], "egress": []}}
+    rules = {"ingress": [pairs("sg-3")], "egress": [pairs("sg-2")]}
+    assert facts == {"vpc": "vpc-1", "names": ["sg-2", "sg-3"], "rules": rules}
+    empty = {"vpc": "", "names": [], "rules": {"ingress": [], "egress": []}}
+    assert facts_of("security_group", {"GroupId": "sg-1"}) == empty
 
 
 def test_rules_that_name_a_group_keep_nothing_else() -> None:
