@@ -208,6 +208,11 @@ clusters:
     master_problem:
       description: With O(show=status), why the master does not answer, or an empty text.
       type: str
+    untagged:
+      description:
+        - What is in the VPC that the cluster created and does not have its tag, in the same form as C(resources).
+          RV(clusters) counts it in C(billed) and C(cost_so_far), unless it has another cluster's tag.
+      type: list
     resources:
       description: All that the cluster has, each with its kind, id, name, state and how it is billed.
       type: list

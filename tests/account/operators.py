@@ -158,3 +158,17 @@ def operator(account: Any) -> Any:
         iam.attach_user_policy(UserName=PERSON, PolicyArn=created["Policy"]["Arn"])
     key = iam.create_access_key(UserName=PERSON)["AccessKey"]
     return account.as_user(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+def second_nat_gateway(account: Any, cluster: str) -> list[str]:
+    """Create a NAT gateway that no route uses, with an address, as a second site.yml at the same time did."""
+    ec2 = account.client("ec2")
+    tags = [{"Key": "deeplearning:cluster", "Value": cluster}, {"Key": "Name", "Value": f"{cluster}-nat"}]
+    subnets = ec2.describe_subnets(Filters=[{"Name": "tag:Name", "Values": [f"{cluster}-public"]}])["Subnets"]
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=[{"ResourceType": "elastic-ip", "Tags": tags}])
+    created = ec2.create_nat_gateway(
+        SubnetId=subnets[0]["SubnetId"],
+        AllocationId=address["AllocationId"],
+        TagSpecifications=[{"ResourceType": "natgateway", "Tags": tags}],
+    )
+    return [created["NatGateway"]["NatGatewayId"], address["AllocationId"]]

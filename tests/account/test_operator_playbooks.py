@@ -16,7 +16,7 @@ from tests.account.booting import GIVES_UP, nodes_of
 from tests.account.documented import DOCUMENTED, Log, Roles, listed_in_readme, person_of, play
 from tests.account.fleet import meeting
 from tests.account.kit import CLOUD_HALF, Account, account_in
-from tests.account.operators import ACCOUNT, MINE, REGION, TYPE, ZONE, tagged
+from tests.account.operators import ACCOUNT, MINE, REGION, TYPE, ZONE, second_nat_gateway, tagged
 from tests.forking import ForkingPython
 
 BY_VERSION = {"s3:GetBucketLogging": 11}
@@ -74,15 +74,18 @@ def created(way: Way) -> Way:
 
 @pytest.fixture(scope="module")
 def changed(created: Way) -> Way:
-    """It has grown and shrunk."""
+    """It has grown and shrunk, and duplicates were deleted."""
     account, person, roles = created.account, created.person, created.roles
     # Another one comes, and cannot configure itself.
     nodes = nodes_of(account, MINE)
     nodes.will(f"{MINE}-workers", GIVES_UP)
     with nodes.boot():
         roles.add(play(person, CLOUD_HALF, code=2, cluster_worker_count=2, cluster_worker_min=2))
-    # The worker in service is terminated, and so are the machines that the launch hooks hold.
-    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0, remove_workers=1))
+    # The worker in service is terminated, and so are the machines that the launch hooks hold. The network has what two
+    # runs at the same time would have left.
+    duplicates = ",".join(second_nat_gateway(account, MINE))
+    removals = {"remove_workers": 1, "remove_duplicates": duplicates}
+    roles.add(play(person, CLOUD_HALF, cluster_worker_count=0, cluster_worker_min=0, **removals))
     del person.settings["remove_end"]
     return created
 

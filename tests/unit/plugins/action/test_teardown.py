@@ -245,9 +245,9 @@ def test_what_holds_a_vpc_is_named(aws: Account, red: MadeCluster, remove: Remov
     assert result["failed"] and result["changed"]
     assert kinds(result["leftovers"]) == {"security_group": 2, "vpc": 1}
     assert kinds(result["removed"]) == {"internet_gateway": 1, "route_table": 1, "security_group": 1, "subnet": 1}
-    reasons = result["msg"].partition("\nThese do not have the cluster's tag")[0].splitlines()
-    assert reasons[0].startswith(f"The cluster red in {PLACE} still has: ")
-    lines = {resource["id"]: line for resource, line in zip(result["leftovers"], reasons, strict=True)}
+    first, *others = result["msg"].splitlines()
+    assert first.startswith(f"The cluster red in {PLACE} still has: ")
+    lines = {resource["id"]: line for resource, line in zip(result["leftovers"], [first, *others], strict=True)}
     vpc, members, ssh = (lines[red.ids[what]] for what in ("vpc", "members", "ssh"))
     assert f"It is held by {interface}, subnet {subnet}, security group " in vpc
     assert f"security group {theirs}" in vpc and "default" not in vpc

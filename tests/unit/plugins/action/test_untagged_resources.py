@@ -123,8 +123,8 @@ def test_they_stay_unless_they_are_named(red: MadeCluster, strangers: Strangers,
     assert planned["failed"] and f"NAT gateway {strangers.gateway}" in planned["printed"]
     assert "These do not have the cluster's tag" in planned["printed"]
     kept = remove()
-    assert kept["failed"] and "-e destroy_also=" in kept["msg"]
-    assert f"aws ec2 terminate-instances --region us-east-1 --instance-ids {strangers.worker}" in kept["msg"]
+    assert kept["failed"] and "-e destroy_also=" in kept["printed"]
+    assert f"aws ec2 terminate-instances --region us-east-1 --instance-ids {strangers.worker}" in kept["printed"]
     listed = red.ec2.describe_instances(InstanceIds=[strangers.worker])["Reservations"][0]["Instances"]
     assert listed[0]["State"]["Name"] == "running"
 
