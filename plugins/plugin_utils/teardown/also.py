@@ -34,8 +34,8 @@ def select(aws: Aws, named: Sequence[str], owned: ClusterResources, surroundings
         refused = [name for name in others if name in existing]
         if refused:
             raise UserError(
-                f"{OPTION} names {join_names(refused)}, so nothing was removed. Only resources without the cluster's "
-                "tag in the VPC that the cluster created can be removed with it: "
+                f"{OPTION} names {join_names(refused)}, so nothing of the cluster was removed. Only resources without "
+                "the cluster's tag in the VPC that the cluster created can be removed with it: "
                 f"{join_names(allowed) or 'there are none'}. ansible-playbook deeplearning.aws.audit lists them."
             )
     return [name for name in named if name in allowed]
@@ -49,7 +49,7 @@ def tag(aws: Aws, cluster: str, ids: Sequence[str]) -> None:
         if not error.denied:
             raise
         raise UserError(
-            f"{error} Nothing was removed. {OPTION} first gives {join_names(ids)} the cluster's tag, which the "
-            "policies of docs/iam.md do not allow for existing resources: run destroy.yml with an administrator's "
-            "credentials, or delete them by hand with the commands that deeplearning.aws.audit prints."
+            f"{error} Nothing of the cluster was removed. {OPTION} first gives {join_names(ids)} the cluster's tag, "
+            "which the policies of docs/iam.md do not allow for existing resources: run destroy.yml with an "
+            "administrator's credentials, or delete them by hand with the commands that deeplearning.aws.audit prints."
         ) from error

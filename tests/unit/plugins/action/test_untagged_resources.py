@@ -163,7 +163,7 @@ def test_other_ids_are_refused_before_anything_is_removed(
     for refused in (theirs, strangers.gateway):
         result = remove(strangers.worker, refused)
         assert result["failed"]
-        assert result["msg"].startswith(f"destroy_also names {refused}, so nothing was removed. Only resources without")
+        assert result["msg"].startswith(f"destroy_also names {refused}, so nothing of the cluster was removed. Only ")
         assert strangers.worker in result["msg"]
     assert writes(red) == before
     assert "belongs to the cluster blue" in remove(consent="")["printed"]
