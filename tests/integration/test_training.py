@@ -142,7 +142,7 @@ SHORTER = "; ".join(
 @pytest.mark.stand_in(
     PLAIN_SCRIPT,
     "the limits of silence: 8 s and 60 s, written into the node's program",
-    "the price list: the local cloud's, made up",
+    "the price list: the local cloud's, approximate",
 )
 def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs) -> None:
     cluster, is_rank = runs.cluster, "pkill -f -o --signal {} /efs/scripts/meets.py"

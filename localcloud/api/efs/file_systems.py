@@ -26,6 +26,8 @@ from localcloud.core.views import MountTargetView
 from localcloud.core.words import aws_error
 
 MAX_TAGS = 50
+SECONDS_BETWEEN_MODES = 24 * 3600
+"""Between two changes of a file system's throughput mode."""
 
 # For other parts
 
@@ -109,10 +111,20 @@ def _check_settings(params: Mapping[str, Any]) -> None:
 def update_file_system(call: Call) -> Result:
     file_system = find_available(call, call.params["FileSystemId"])
     _check_settings(call.params)
-    file_system.throughput = call.params.get("ThroughputMode", file_system.throughput)
+    _change_throughput(call, file_system)
     file_system.state = "updating"
     call.cloud.clock.later(call.cloud.latency.of("file_system_updated"), lambda: _become_available(file_system))
     return show_file_system(file_system, len(region_of(call).targets_of(file_system.id)))
+
+
+def _change_throughput(call: Call, file_system: FileSystem) -> None:
+    mode = call.params.get("ThroughputMode", file_system.throughput)
+    if mode == file_system.throughput:
+        return
+    now, changed = call.cloud.clock.time(), file_system.throughput_changed
+    if changed is not None and now - changed < SECONDS_BETWEEN_MODES:
+        raise aws_error("efs:UpdateFileSystem", "TooManyRequests", id=file_system.id)
+    file_system.throughput, file_system.throughput_changed = mode, now
 
 
 @answers("efs", "DescribeFileSystems")

@@ -32,6 +32,8 @@ class FileSystem:
     token: str
     created: float
     throughput: str = "bursting"
+    throughput_changed: float | None = None
+    """When its mode was changed last; None: never since its creation."""
     encrypted: bool = False
     state: str = "creating"
     """creating, available, deleting"""

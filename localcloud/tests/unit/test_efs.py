@@ -131,10 +131,20 @@ def test_a_file_system_is_updated_for_a_while_and_takes_no_other_change(ask: Ask
             ask(operation, FileSystemId=fs, **params)
     clock.advance(10)
     assert ask("DescribeFileSystems", FileSystemId=fs)["FileSystems"][0]["LifeCycleState"] == "available"
-    ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="bursting")
+    ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="elastic")
     ask("DeleteFileSystem", FileSystemId=fs)
     clock.advance(10)
     assert ask("DescribeFileSystems")["FileSystems"] == []
+
+
+def test_the_throughput_mode_can_be_changed_again_after_a_day(ask: Ask, fs: str, clock: ManualClock) -> None:
+    ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="elastic")
+    clock.advance(23 * 3600)
+    with pytest.raises(AwsError, match="TooManyRequests: .*in the last 24 hours") as caught:
+        ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="bursting")
+    assert caught.value.status == 429
+    clock.advance(3600)
+    assert ask("UpdateFileSystem", FileSystemId=fs, ThroughputMode="bursting")["ThroughputMode"] == "bursting"
 
 
 def test_what_is_not_available_cannot_be_changed(ask: Ask) -> None:

@@ -113,6 +113,7 @@ READERS: Mapping[str, tuple[Callable[[Entry], bool], Callable[[Entry], bool]]] =
 }
 """By what the error means: which entries its reader may get, and whether it recognizes one."""
 COMPARED = {"abandoned", "exists", "no_bucket", "no_cluster", "no_file_system", "no_policy", "no_quota", "other_region"}
+COMPARED |= {"too_early"}
 """Meanings that the code compares with a literal."""
 SETS: Mapping[str, Any] = {
     "throttled": client._THROTTLED,
