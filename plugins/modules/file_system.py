@@ -9,8 +9,8 @@ module: file_system
 short_description: Create a shared file system (EFS) and its mount target in one zone
 version_added: 1.0.0
 description:
-  - Creates an encrypted file system with elastic throughput and a mount target in the zone of a subnet, or reuses
-    existing ones. The file system is looked up by its creation token, or by its name and tags.
+  - Creates an encrypted file system and a mount target in the zone of a subnet, or reuses existing ones. The file
+    system is looked up by its creation token, or by its name and tags.
   - With O(file_system_id) the file system is the user's own. Then only its mount target is managed, and an existing
     one in the zone is reused.
   - It deletes nothing. M(deeplearning.aws.teardown) does.
@@ -57,6 +57,13 @@ options:
       - With O(file_system_id) no policy is read or changed.
     type: bool
     default: false
+  throughput_mode:
+    description:
+      - The throughput mode. Empty means V(elastic) for a new file system, and no change of an existing one.
+      - With O(file_system_id) the mode is never changed.
+    type: str
+    choices: ["", elastic, bursting]
+    default: ""
   wait:
     description: Whether to wait until the file system and the mount target are available.
     type: bool

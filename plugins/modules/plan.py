@@ -202,14 +202,22 @@ plan:
     efs:
       description:
         - The file system. C(id) is empty if it does not exist yet. C(external) is true for one of the user's own.
+          C(throughput) is the throughput mode that it will have, empty if that is unknown.
       type: dict
-      sample: {"id": "", "external": false, "zone": "", "mount_targets": []}
+      sample: {"id": "", "external": false, "zone": "", "throughput": "elastic", "mount_targets": []}
+    file_system_changes:
+      description: What changes for a file system that exists, as lines of text. RV(plan.changes) has them too.
+      type: list
+      elements: str
+      sample: ["throughput mode of file system fs-0123456789abcdef0 bursting → elastic"]
     quotas:
       description: The quotas that the machines count towards, in vCPUs.
       type: list
       elements: dict
     hourly:
-      description: The hourly costs, and where their prices come from.
+      description:
+        - The hourly costs, and where their prices come from. C(file_system_gb_month), C(file_system_gb_read) and
+          C(file_system_gb_written) are the prices of a GB in the file system, null if they are unknown.
       type: dict
       sample: {"amount": 2.09, "currency": "USD", "known": true, "parts": [],
         "source": "AWS's Price List API, 2026-11-20"}

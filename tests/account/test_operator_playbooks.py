@@ -58,6 +58,7 @@ def created(way: Way) -> Way:
     person.settings.update(
         cluster_spot=False,
         cluster_efs_tls=False,
+        cluster_efs_throughput="bursting",
         cluster_ttl_hours=0,
         remove_end=True,
         cluster_capacity_policy="all_or_nothing",
@@ -203,7 +204,6 @@ def another_user_changes_resources(account: Any) -> None:
     s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration=encryption)
 
     (system,) = efs.describe_file_systems()["FileSystems"]
-    efs.update_file_system(FileSystemId=system["FileSystemId"], ThroughputMode="bursting")
     (target,) = efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]
     efs.modify_mount_target_security_groups(MountTargetId=target["MountTargetId"], SecurityGroups=[ssh])
 

@@ -52,7 +52,8 @@ def price_of(aws: Aws, need: Need) -> Price | None:
         return Price(nat, 0.0, need.clusters * need.hours * nat)
     settings = {
         **{"master_instance_type": need.type, "instance_type": need.type, "worker_count": need.workers, "spot": False},
-        **{"root_volume_gib": DISK_GIB, "root_volume_type": "gp3", "vpc_id": "", "public": need.public},
+        **{"root_volume_gib": DISK_GIB, "root_volume_type": "gp3", "root_volume_throughput": None},
+        **{"vpc_id": "", "public": need.public},
     }
     cost = prices.hourly(listed, settings, need.emr)
     if not cost["known"]:

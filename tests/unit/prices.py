@@ -20,8 +20,11 @@ AMOUNTS = {
     "public address, hour": 0.005,
     "disk gp2, GB-month": 0.1,
     "disk gp3, GB-month": 0.08,
+    "disk gp3, MiB/s-month": 0.04,
     "snapshot, GB-month": 0.05,
     "file system, GB-month": 0.3,
+    "file system, GB read": 0.03,
+    "file system, GB written": 0.06,
     "bucket, GB-month": 0.023,
 }
 LIST = PriceList("us-east-1", {item: Price(amount, DATE) for item, amount in AMOUNTS.items()})
@@ -31,5 +34,5 @@ def hourly(listed: PriceList, master: str, worker: str, emr: bool = False, **set
     """Return the hourly costs of a cluster with two workers, unless the settings differ."""
     usual = {"worker_count": 2, "spot": False, "vpc_id": "", "public": True}
     types = {"master_instance_type": master, "instance_type": worker}
-    disk = {"root_volume_gib": 100, "root_volume_type": "gp3"}
-    return prices.hourly(listed, {**usual, **types, **disk, **settings}, emr)
+    disk = {"root_volume_gib": 100, "root_volume_type": "gp3", "root_volume_throughput": None}
+    return prices.hourly(listed, {**usual, **types, **disk, **settings}, emr, "elastic")

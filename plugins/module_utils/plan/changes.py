@@ -15,6 +15,7 @@ from ..contract.names import RUN_TAG, tags_of
 from ..contract.scheduled_end import IDLE, TTL, earliest
 from ..contract.tables import join_names
 from ..resources.emr_cluster import ranks_of, surplus
+from . import network
 from .facts import AccountFacts, Cluster
 from .findings import Finding, setting_problem
 
@@ -108,11 +109,11 @@ def lines(facts: AccountFacts, cluster: Cluster, options: Options) -> list[str]:
         if setting in before:
             changes.append(f"{what} {before[setting]} → {cluster[setting]} (new machines)")
     now = {**cluster, "key_name": cluster["key_name"] or cluster["name"]}
-    listed = ("worker_count", *ENDS.values(), *_TYPES)
+    listed = ("worker_count", "efs_throughput", *ENDS.values(), *_TYPES)
     for setting, value in before.items():
         if setting not in listed:
             changes.append(f"cluster_{setting} {_shown(value)} → {_shown(now[setting])}")
-    return changes
+    return changes + network.throughput_change(facts, cluster)
 
 
 def _end(facts: AccountFacts, cluster: Cluster, kind: str, setting: str, options: Options) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..contract.names import MASTER, WORKER, Names
 from ..contract.tables import join_names
+from ..resources.file_system import throughput_mode_of
 from . import images
 from .facts import AccountFacts, Cluster, Item
 from .findings import Finding, note, setting_problem
@@ -272,6 +273,7 @@ def file_system_of_plan(facts: AccountFacts, cluster: Cluster) -> dict[str, Any]
         "id": system.get("FileSystemId", ""),
         "external": bool(cluster["efs_id"]),
         "zone": system.get("AvailabilityZoneName") or "",
+        "throughput": throughput_mode_of(system, cluster["efs_throughput"], bool(cluster["efs_id"])),
         "mount_targets": [
             {
                 "id": target["MountTargetId"],
@@ -302,6 +304,7 @@ def check_file_system(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding
     if requested and system.get("LifeCycleState") not in ("available", "updating"):
         problem = f"the file system is {system.get('LifeCycleState')} and not available"
         yield setting_problem("efs_id", requested, problem)
+    yield from _check_throughput(system, cluster)
     vpc_id = vpc_of_plan(facts, cluster)["id"]
     vpcs = {str(target["VpcId"]) for target in facts.mount_targets or () if target.get("VpcId")}
     others = sorted(vpcs - {vpc_id})
@@ -312,6 +315,29 @@ def check_file_system(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding
             f"have them in one VPC only. Make the cluster in that VPC (-e cluster_vpc_id={others[0]} and its subnets), "
             "or delete them."
         )
+
+
+def _check_throughput(system: Item, cluster: Cluster) -> Iterator[Finding]:
+    """Print a note if the setting of the throughput mode does not apply, because the file system is the user's own."""
+    current, chosen = system.get("ThroughputMode", ""), cluster["efs_throughput"]
+    if cluster["efs_id"] and chosen and current != chosen:
+        yield note(
+            f"cluster_efs_throughput is {chosen}, but the file system {system['FileSystemId']} keeps its throughput "
+            f"mode ({current or 'not known'}), because cluster_efs_id names it. To change it: aws efs "
+            f"update-file-system --file-system-id {system['FileSystemId']} --throughput-mode {chosen}"
+        )
+
+
+def throughput_change(facts: AccountFacts, cluster: Cluster) -> list[str]:
+    """Return the change of the cluster's own file system as a line of text, if there is one."""
+    if not facts.file_systems:
+        return []
+    system = facts.file_systems[0]
+    before = str(system.get("ThroughputMode", ""))
+    after = throughput_mode_of(system, cluster["efs_throughput"], bool(cluster["efs_id"]))
+    if before == after:
+        return []
+    return [f"throughput mode of file system {system['FileSystemId']} {before or 'not known'} → {after}"]
 
 
 def _limits(facts: AccountFacts, cluster: Cluster) -> Iterator[tuple[list[str], str]]:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..aws.client import Aws, AwsError
@@ -23,6 +23,9 @@ NAT_GATEWAY_GB = "NAT gateway, GB"
 ADDRESS = "public address, hour"
 SNAPSHOT = "snapshot, GB-month"
 FILE_SYSTEM = "file system, GB-month"
+FILE_SYSTEM_READ = "file system, GB read"
+"""With elastic throughput, as are writes."""
+FILE_SYSTEM_WRITE = "file system, GB written"
 BUCKET = "bucket, GB-month"
 
 
@@ -37,6 +40,11 @@ def emr(instance_type: str) -> str:
 
 def disk(volume_type: str) -> str:
     return f"disk {volume_type}, GB-month"
+
+
+def disk_throughput(volume_type: str) -> str:
+    """Return the item of the throughput that a disk has in addition to what its type includes."""
+    return f"disk {volume_type}, MiB/s-month"
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,24 @@ class _Usage:
     name: str
     item: str
     operation: str | None = None
+    access: str | None = None
+    """The attribute `accessType`. None: it does not matter."""
+    units: Mapping[str, float] = field(default_factory=dict)
+    """How many units of the item there are in each unit that AWS may list, in lower case. Another unit makes the price
+    unknown. Empty: the item has AWS's unit."""
+
+    def matches(self, service: str, attributes: Mapping[str, str]) -> bool:
+        """Return whether AWS's price list means this usage by the attributes of a product."""
+        if service != self.service:
+            return False
+        if self.operation is not None and attributes.get("operation") != self.operation:
+            return False
+        if self.access is not None and attributes.get("accessType") != self.access:
+            return False
+        return self.match(attributes) is not None
+
+    def match(self, attributes: Mapping[str, str]) -> re.Match[str] | None:
+        return re.fullmatch(rf"(?:[A-Z0-9]+-)?{self.name}", attributes.get("usagetype", ""))
 
 
 _USAGES: Sequence[_Usage] = (
@@ -62,40 +88,72 @@ _USAGES: Sequence[_Usage] = (
     _Usage("AmazonEC2", r"BoxUsage:([a-z0-9-]+\.[a-z0-9-]+)", machine(r"\1"), "RunInstances"),
     _Usage("ElasticMapReduce", r"BoxUsage:([a-z0-9-]+\.[a-z0-9-]+)", emr(r"\1")),
     _Usage("AmazonEC2", r"EBS:VolumeUsage\.(gp[23])", disk(r"\1")),
+    _Usage(
+        "AmazonEC2",
+        r"EBS:VolumeP-Throughput\.(gp3)",
+        disk_throughput(r"\1"),
+        # AWS lists the price of 1024 MiB/s.
+        units={"gibps-mo": 1024, "mibps-mo": 1},
+    ),
     _Usage("AmazonEC2", r"EBS:SnapshotUsage", SNAPSHOT),
     _Usage("AmazonEC2", r"NatGateway-Hours", NAT_GATEWAY),
     _Usage("AmazonEC2", r"NatGateway-Bytes", NAT_GATEWAY_GB),
     _Usage("AmazonVPC", r"PublicIPv4:InUseAddress", ADDRESS),
     _Usage("AmazonEFS", r"TimedStorage-ByteHrs", FILE_SYSTEM),
+    _Usage("AmazonEFS", r"ETDataAccess-Bytes", FILE_SYSTEM_READ, access="Read"),
+    _Usage("AmazonEFS", r"ETDataAccess-Bytes", FILE_SYSTEM_WRITE, access="Write"),
     _Usage("AmazonS3", r"TimedStorage-ByteHrs", BUCKET),
 )
 _GENERAL: Sequence[tuple[str, Mapping[str, str]]] = (
     ("AmazonEC2", {"productFamily": "NAT Gateway"}),
     ("AmazonVPC", {"group": "VPCPublicIPv4Address"}),
     ("AmazonEC2", {"productFamily": "Storage"}),
+    ("AmazonEC2", {"productFamily": "Provisioned Throughput"}),
     ("AmazonEC2", {"productFamily": "Storage Snapshot"}),
-    ("AmazonEFS", {"productFamily": "Storage"}),
+    # Storage and data access belong to different product families.
+    ("AmazonEFS", {}),
     ("AmazonS3", {"productFamily": "Storage"}),
 )
 """What is asked for in addition to the machines: the service, and the filters that go with the region."""
 
 
+_OF_THE_QUERY = (
+    "InvalidParameterException",
+    "ValidationException",
+    "NotFoundException",
+    "InvalidNextTokenException",
+    "ExpiredNextTokenException",
+)
+"""Error codes that are about one query, so the next one may succeed."""
+
+
 def item_of(service: str, attributes: Mapping[str, str]) -> str:
     """Return the item of a product; empty if it is none of ours."""
-    for usage in _USAGES:
-        match = re.fullmatch(rf"(?:[A-Z0-9]+-)?{usage.name}", attributes.get("usagetype", ""))
-        if match and service == usage.service and usage.operation in (None, attributes.get("operation")):
-            return match.expand(usage.item)
-    return ""
+    usage = _usage_of(service, attributes)
+    return _item_of_usage(usage, attributes) if usage else ""
 
 
-def amount_of(terms: Mapping[str, Any]) -> float | None:
-    """Return the on-demand price of a product: of its first tier, if more costs less. None: it has none."""
+def _usage_of(service: str, attributes: Mapping[str, str]) -> _Usage | None:
+    return next((usage for usage in _USAGES if usage.matches(service, attributes)), None)
+
+
+def _item_of_usage(usage: _Usage, attributes: Mapping[str, str]) -> str:
+    match = usage.match(attributes)
+    return match.expand(usage.item) if match else ""
+
+
+def amount_of(terms: Mapping[str, Any], units: Mapping[str, float] | None = None) -> float | None:
+    """Return the on-demand price of a product: of its first tier, if more costs less. None: it has none.
+
+    `units`: how many units of the item there are in each unit of AWS; without them, the price is for AWS's unit.
+    """
     for term in terms.values():
         for dimension in term["priceDimensions"].values():
             if dimension.get("beginRange", "0") == "0" and "USD" in dimension["pricePerUnit"]:
+                amount = float(dimension["pricePerUnit"]["USD"])
+                size = units.get(str(dimension.get("unit", "")).lower()) if units else 1
                 # Reserved capacity that has been paid for is listed with 0.
-                return float(dimension["pricePerUnit"]["USD"]) or None
+                return amount / size if amount and size else None
     return None
 
 
@@ -127,8 +185,11 @@ def _read(aws: Aws, products: Sequence[tuple[str, Mapping[str, str]]]) -> dict[s
         ]
         try:
             listed = api.pages("pricing", "get_products", "PriceList", ServiceCode=service, Filters=filters)
-        except AwsError:
-            # A refusal or a broken connection is the same for all. What is unknown is reported where it matters.
+        except AwsError as error:
+            # What is unknown is reported where it matters.
+            if error.code in _OF_THE_QUERY:
+                continue
+            # A missing permission or a broken connection is the same for all.
             return prices
         for text in listed:
             with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
@@ -144,8 +205,12 @@ def _of_type(service: str, instance_type: str) -> dict[str, str]:
 
 
 def _prices_of(service: str, listed: Mapping[str, Any]) -> dict[str, Price]:
-    item = item_of(service, listed["product"]["attributes"])
-    amount = amount_of(listed["terms"].get("OnDemand", {}))
-    if not item or amount is None:
+    attributes = listed["product"]["attributes"]
+    usage = _usage_of(service, attributes)
+    if usage is None:
         return {}
-    return {item: Price(amount, str(listed.get("publicationDate", "")).partition("T")[0])}
+    amount = amount_of(listed["terms"].get("OnDemand", {}), usage.units)
+    if amount is None:
+        return {}
+    date = str(listed.get("publicationDate", "")).partition("T")[0]
+    return {_item_of_usage(usage, attributes): Price(amount, date)}

@@ -147,7 +147,7 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
     types = facts.types or {}
     master, worker = types.get(cluster["master_instance_type"], {}), types.get(cluster["instance_type"], {})
     names = Names(cluster["name"], facts.account, facts.region)
-    vpc = network.vpc_of_plan(facts, cluster)
+    vpc, file_system = network.vpc_of_plan(facts, cluster), network.file_system_of_plan(facts, cluster)
     return {
         "cluster": cluster["name"],
         "account": facts.account,
@@ -170,9 +170,10 @@ def resolve(facts: AccountFacts, cluster: Cluster) -> Plan:
         "import_key": not cluster["key_name"],
         "groups": names.groups,
         "bucket": names.bucket,
-        "efs": network.file_system_of_plan(facts, cluster),
+        "efs": file_system,
+        "file_system_changes": network.throughput_change(facts, cluster),
         "quotas": machines.quotas_of_plan(facts, cluster),
-        "hourly": prices.hourly(facts.prices, cluster, facts.emr is not None),
+        "hourly": prices.hourly(facts.prices, cluster, facts.emr is not None, file_system["throughput"]),
     }
 
 
@@ -188,6 +189,7 @@ def render(cluster: Cluster, plan: Plan, brief: bool = False) -> list[str]:
     if brief:
         rows = [row for row in rows if row[0] not in _IN_DETAIL]
         rows.append(("Price", prices.phrase(plan["hourly"])))
+        rows += [("", sentence) for sentence in prices.access_sentences(plan["hourly"])[:1]]
     return [
         f"Cluster {plan['cluster']} in {plan['region']}, account {plan['account']}: {state}",
         *(f"  {label:<12} {text}" for label, text in rows),
@@ -214,7 +216,7 @@ def _rows(cluster: Cluster, plan: Plan) -> list[tuple[str, str]]:
         where = f"a new one, {vpc['cidr']}"
     owner = "an existing one" if efs["external"] else "the cluster's own"
     files = f"{efs['id']}, {owner}" if efs["id"] else "a new one"
-    changed = (plan["changes"] or ["none of the settings"]) if plan["exists"] else []
+    changed = _changes_of_plan(plan)
     keep = "" if efs["external"] else (", kept by destroy.yml" if cluster["keep_efs"] else ", deleted by destroy.yml")
     zones = f", else {join_names(plan['zones'][1:])}" if len(plan["zones"]) > 1 else ""
     private = "" if cluster["public"] else ", to the master's private address"
@@ -236,6 +238,13 @@ def _rows(cluster: Cluster, plan: Plan) -> list[tuple[str, str]]:
         ("Bucket", plan["bucket"]),
         *(("Note", note) for note in plan["notes"]),
     ]
+
+
+def _changes_of_plan(plan: Plan) -> list[str]:
+    """Return what changes as lines of text. A file system that was kept can change although the cluster is gone."""
+    if not plan["exists"]:
+        return list(plan["file_system_changes"])
+    return list(plan["changes"]) or ["none of the settings"]
 
 
 def _ends(cluster: Cluster, emr: bool) -> str:

@@ -26,7 +26,11 @@ own, and only its mount target is managed."""
 
 MAX_SECURITY_GROUPS = 5
 """AWS's limit for a network interface."""
-ENCRYPTED, PERFORMANCE_MODE, THROUGHPUT_MODE = True, "generalPurpose", "elastic"
+ENCRYPTED, PERFORMANCE_MODE = True, "generalPurpose"
+ELASTIC, BURSTING, PROVISIONED = "elastic", "bursting", "provisioned"
+"""AWS's throughput modes."""
+THROUGHPUT_MODES = (ELASTIC, BURSTING)
+"""Those that a cluster can choose. A file system that has another mode keeps it."""
 TLS_POLICY_ID = "deeplearning-require-tls"
 """Marks the policies of this collection. Other policies are neither replaced nor removed."""
 _DELETING = ("deleting", "deleted")
@@ -68,6 +72,20 @@ class Change:
 
 
 # Decisions: no calls and no clock.
+
+
+def throughput_mode_of(system: Item, chosen: str, is_external: bool) -> str:
+    """Return the throughput mode that a file system will have; empty if it is unknown.
+
+    `system`: empty if it is yet to be created. `chosen`: the setting; empty for no change. `is_external`: the file
+    system is the user's own, so it is not changed.
+    """
+    current = str(system.get("ThroughputMode", ""))
+    if is_external:
+        return current
+    if chosen:
+        return chosen
+    return current if system else ELASTIC
 
 
 def find(file_systems: Iterable[Item], options: Options) -> Item:
@@ -130,14 +148,14 @@ def _changes_of_file_system(system: Item, options: Options) -> list[Change]:
             "CreationToken": options["creation_token"],
             "PerformanceMode": PERFORMANCE_MODE,
             "Encrypted": ENCRYPTED,
-            "ThroughputMode": THROUGHPUT_MODE,
+            "ThroughputMode": throughput_mode_of({}, options["throughput_mode"], is_external=False),
             "Tags": tag_list({"Name": options["name"], **options["tags"]}),
         }
         return [Change("create_file_system", params, _settings(params))]
     changes = []
-    if system["ThroughputMode"] != THROUGHPUT_MODE:
-        after = {"throughput_mode": THROUGHPUT_MODE}
-        changes.append(Change("update_file_system", {"ThroughputMode": THROUGHPUT_MODE}, after))
+    mode = throughput_mode_of(system, options["throughput_mode"], is_external=False)
+    if mode != system["ThroughputMode"]:
+        changes.append(Change("update_file_system", {"ThroughputMode": mode}, {"throughput_mode": mode}))
     tags = tags_of(system.get("Tags"))
     if missing := missing_tags(options["tags"], tags):
         changes.append(Change("tag_resource", {"Tags": tag_list(missing)}, {"tags": {**tags, **missing}}))
@@ -352,14 +370,30 @@ class FileSystem:
             self.wait_for_file_system()
             if operation == "put_file_system_policy":
                 params["Policy"] = json.dumps(tls_policy(system["FileSystemArn"]))
-            answer = self._aws.call("efs", operation, FileSystemId=system["FileSystemId"], **params)
             if operation == "update_file_system":
-                self._update(file_system=answer)  # it is updating now, and takes the next change later
-            elif operation == "create_mount_target":
+                # It is updating now, and takes the next change later.
+                self._update(file_system=self._change_throughput(params))
+                return
+            answer = self._aws.call("efs", operation, FileSystemId=system["FileSystemId"], **params)
+            if operation == "create_mount_target":
                 # Not all answers of AWS name the zone, by which the target is chosen among those of the file system.
                 zone = {"AvailabilityZoneName": self.state.subnet["AvailabilityZone"]}
                 targets = [*self.state.mount_targets, {**zone, **answer}]
                 self._update(mount_targets=targets, security_groups=params["SecurityGroups"])
+
+    def _change_throughput(self, params: Mapping[str, Any]) -> Item:
+        system = self.state.file_system
+        try:
+            return self._aws.call("efs", "update_file_system", FileSystemId=system["FileSystemId"], **params)
+        except AwsError as error:
+            if error.code != "TooManyRequests":
+                raise
+            raise UserError(
+                f"AWS does not change the throughput mode of file system {system['FileSystemId']} from "
+                f"{system['ThroughputMode']} to {params['ThroughputMode']} yet, because its throughput was changed in "
+                "the last 24 hours: run the same command again later, or keep the present mode for now. Example: -e "
+                "cluster_efs_throughput="
+            ) from error
 
     def _update(self, **values: Any) -> None:
         self.state = replace(self.state, **values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...module_utils.contract.frameworks import FRAMEWORKS
+from ...module_utils.resources.file_system import THROUGHPUT_MODES
 from . import readers as r
 from .option import Option
 
@@ -240,6 +241,14 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
                 "(deeplearning.aws.stop -e run_id=all): site.yml requires TLS before it remounts the file system on "
                 "the nodes. "
                 "Mounting with TLS was never tried on AWS.",
+            ),
+            Option(
+                "cluster_efs_throughput",
+                r.choice(*THROUGHPUT_MODES).such_as("bursting").by_default(""),
+                "The throughput mode of the cluster's file system. elastic: fast at any size, and each GB that is read "
+                "or written is billed. bursting: reads and writes are free, and the rate depends on how much is "
+                "stored. Empty: elastic for a new file system; one that exists keeps its mode. AWS may refuse a change "
+                "for 24 hours after the last one. A file system named by efs_id is never changed: docs/costs.md.",
             ),
             Option(
                 "cluster_keep_efs",

@@ -355,7 +355,11 @@ def facts_of(kind: str, listed: Listed) -> dict[str, Any]:
     if kind == "nat_gateway":
         return {"created": listed.get("CreateTime")}
     if kind == "volume":
-        return {"type": str(listed.get("VolumeType") or ""), "gib": int(listed.get("Size") or 0)}
+        return {
+            "type": str(listed.get("VolumeType") or ""),
+            "gib": int(listed.get("Size") or 0),
+            "throughput": int(listed.get("Throughput") or 0),
+        }
     if kind == "snapshot":
         return {"gib": int(listed.get("VolumeSize") or 0)}
     if kind == "address":

@@ -14,7 +14,7 @@ from typing import Any
 from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.contract.run_cost import CURRENCY, LEAST_AMOUNT, rate, shown
 from ...module_utils.plan import offers
-from ...module_utils.plan.prices import MONTH, PriceList
+from ...module_utils.plan.prices import MONTH, PriceList, hourly_of_disk
 from ..resources.resources import ClusterResources, Resource, count_by_kind
 from ..watch.group_history import GroupHistory
 
@@ -147,11 +147,12 @@ def hourly_of(resource: Resource, prices: PriceList) -> float | None:
     facts, gib = resource.facts, resource.facts.get("gib", 0.0)
     if resource.kind == "instance":
         return _hourly_of_machine(facts.get("type", ""), bool(facts.get("job_flow")), prices)
+    if resource.kind == "volume":
+        return hourly_of_disk(prices, facts.get("type", ""), gib, facts.get("throughput", 0))
     by_the_hour = {"nat_gateway": offers.NAT_GATEWAY, "address": offers.ADDRESS}
     by_the_month = {
         "file_system": (offers.FILE_SYSTEM, facts.get("bytes", 0) / 2**30),
         "snapshot": (offers.SNAPSHOT, gib),
-        "volume": (offers.disk(facts.get("type", "")), gib),
     }
     if resource.kind in by_the_hour:
         return prices.amount(by_the_hour[resource.kind])

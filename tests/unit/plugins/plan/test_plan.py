@@ -11,6 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, planner, prices, quotas
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
+from localcloud.api import pricing
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
 from tests.unit.prices import DATE, LIST
@@ -396,7 +397,19 @@ def test_the_file_system_that_was_kept_is_found_again(planned: Any, aws: Account
     file_system(aws, "blue", cluster="blue")
     file_system(aws, "other")
     plan = planned()
-    assert plan["efs"] == {"id": kept, "external": False, "zone": "", "mount_targets": []}
+    assert plan["efs"] == {"id": kept, "external": False, "zone": "", "throughput": "bursting", "mount_targets": []}
+
+
+def test_the_mode_of_a_kept_file_system_changes_only_by_the_setting_and_the_plan_says_so(
+    planned: Any, aws: Account
+) -> None:
+    kept = file_system(aws, "red", cluster="red")
+    plan = planned()
+    assert plan["file_system_changes"] == [] and not any(line.startswith("  Changes") for line in plan["lines"])
+    plan = planned(efs_throughput="elastic")
+    assert (plan["exists"], plan["efs"]["throughput"]) == (False, "elastic")
+    change = f"  Changes      throughput mode of file system {kept} bursting → elastic"
+    assert change in plan["lines"] and change in plan["brief"]
 
 
 def test_a_file_system_of_another_network_is_refused(refused: Any, planned: Any, aws: Account) -> None:
@@ -547,19 +560,20 @@ def test_what_it_costs() -> None:
     private = hourly(public=False)
     assert private["amount"] == pytest.approx(cost["amount"] - 0.005)
     assert any("not known  1 x worker u7i-12tb" in line for line in prices.lines(unknown))
-    assert "and what is not known" in prices.lines(unknown)[-3]
+    assert any("an hour in all" in line and "and what is not known" in line for line in prices.lines(unknown))
 
 
-@pytest.mark.stand_in("the price list: the local cloud's, made up")
+@pytest.mark.stand_in("the price list: the local cloud's, approximate")
 def test_prices_that_cannot_be_read_are_unknown(planned: Any, aws: Account) -> None:
     today = planned()["hourly"]
-    assert today["known"] and today["source"] == "AWS's Price List API, made up by the local cloud"
+    assert today["known"] and today["source"] == f"AWS's Price List API, {pricing.DATE}"
     aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, DENIED)
     plan = planned(max_hourly_cost="")
     assert (plan["hourly"]["amount"], plan["hourly"]["known"]) == (0, False)
     text = "\n".join(plan["lines"])
     assert "Prices: unknown: AWS's Price List API has not answered." in text
-    assert "File system: price not known, plus reads and writes." in text
+    assert "File system: price not known." in text
+    assert "Each GB read from the file system or written to it costs an amount that is not known." in text
 
 
 def test_a_limit_of_the_hourly_cost(refused: Any, planned: Any) -> None:

@@ -10,15 +10,16 @@ from urllib.parse import quote
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
-    facts as plan_facts,
-)
-from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
+    changes,
     images,
     machines,
     network,
     planner,
     prices,
     quotas,
+)
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
+    facts as plan_facts,
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
@@ -250,12 +251,13 @@ def test_the_file_system_of_the_plan() -> None:
         "id": EFS,
         "external": True,
         "zone": ZONES[1],
+        "throughput": "",
         "mount_targets": [
             {"id": "fsmt-1", "zone": ZONES[0], "subnet_id": "subnet-1", "address": "10.0.0.9"},
             {"id": "fsmt-2", "zone": "", "subnet_id": "subnet-2", "address": ""},
         ],
     }
-    empty = {"id": "", "external": False, "zone": "", "mount_targets": []}
+    empty = {"id": "", "external": False, "zone": "", "throughput": "elastic", "mount_targets": []}
     assert network.file_system_of_plan(FACTS, cluster()) == empty
 
 
@@ -436,10 +438,13 @@ LISTED = {
     "EMR on a, hour": Price(0.3, "2026-11-01"),
     "EMR on b, hour": Price(0.125, "2026-11-01"),
     "disk gp3, GB-month": Price(0.73, "2026-11-01"),
+    "disk gp3, MiB/s-month": Price(0.073, "2026-11-01"),
     "NAT gateway, hour": Price(0.04, "2026-11-01"),
     "NAT gateway, GB": Price(0.05, "2026-11-01"),
     "public address, hour": Price(0.005, "2026-11-01"),
     "file system, GB-month": Price(0.3, "2026-11-01"),
+    "file system, GB read": Price(0.03, "2026-11-01"),
+    "file system, GB written": Price(0.06, "2026-11-01"),
 }
 ALL = prices.PriceList("eu-west-1", LISTED)
 
@@ -487,8 +492,60 @@ def test_the_costs_as_text() -> None:
         "      0.010  2 x public address",
         "      1.350  an hour in all, 32.40 a day, and what is not known",
         f"  Prices: {cost['source']}.",
-        "  File system: 0.30 a month for each GB stored, plus reads and writes.",
+        "  File system: 0.30 a month for each GB stored.",
+        "  Each GB read from the file system costs 0.03, each GB written to it 0.06.",
+        "  Training pays that for its data set in every epoch; with -e data_on=node once for each node.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "listed", "sentence"),
+    [
+        ("elastic", LISTED, "Each GB read from the file system costs 0.03, each GB written to it 0.06."),
+        ("elastic", {}, "Each GB read from the file system or written to it costs an amount that is not known."),
+        ("bursting", LISTED, "Reads and writes of the file system cost nothing more (bursting throughput)."),
+        (
+            "provisioned",
+            LISTED,
+            "The file system's provisioned throughput is billed by the MiB/s, and is not part of this sum.",
+        ),
+        (
+            "",
+            LISTED,
+            "Each GB read from the file system costs 0.03, each GB written to it 0.06. This holds for elastic "
+            "throughput; the file system's mode is not known.",
+        ),
+    ],
+)
+def test_what_reads_and_writes_of_the_file_system_cost(mode: str, listed: dict[str, Price], sentence: str) -> None:
+    priced = prices.PriceList("us-east-1", listed)
+    cost = prices.hourly(priced, cluster(), emr=False, file_system_throughput=mode)
+    sentences = prices.access_sentences(cost)
+    assert sentences[0] == sentence
+    is_billed_by_the_gb = mode in ("elastic", "")
+    assert any("data_on=node" in line for line in sentences) == is_billed_by_the_gb
+
+
+@pytest.mark.parametrize(
+    ("kind", "throughput", "billed"),
+    [("gp3", 0, 0), ("gp3", 125, 0), ("gp3", 126, 1), ("gp3", 750, 625), ("gp2", 250, 0), ("io2", 1000, 0)],
+)
+def test_the_throughput_that_is_billed(kind: str, throughput: int, billed: int) -> None:
+    assert prices.billed_throughput(kind, throughput) == billed
+
+
+@pytest.mark.parametrize("emr", [False, True])
+def test_the_throughput_of_disks_is_a_part_of_the_costs(emr: bool) -> None:
+    usual = hourly(ALL, "a", "b", emr=emr)
+    fast = hourly(ALL, "a", "b", emr=emr, root_volume_throughput=750)
+    (part,) = [part for part in fast["parts"] if part not in usual["parts"]]
+    assert (part["what"], part["count"]) == ("disk throughput of 750 MiB/s", 3)
+    assert fast["amount"] - usual["amount"] == pytest.approx(3 * 625 * 0.073 / 730, abs=1e-4)
+    assert "      0.188  3 x disk throughput of 750 MiB/s (125 are included in the disk's price)" in prices.lines(fast)
+    without = {item: price for item, price in LISTED.items() if "MiB/s" not in item}
+    unknown = hourly(prices.PriceList("eu-west-1", without), "a", "b", root_volume_throughput=750)
+    assert not unknown["known"]
+    assert hourly(prices.PriceList("eu-west-1", without), "a", "b", root_volume_throughput=125)["known"]
 
 
 # The plan as text
@@ -526,13 +583,44 @@ def test_site_yml_prints_the_plan_briefly() -> None:
     plan = {**planner.resolve(FACTS, settings), "notes": ["it rains"], "changes": [], "duplicates": {"lines": []}}
     lines = planner.render(settings, plan, brief=True)
     assert [line[2:14].strip() for line in lines[1:]] == [
-        *("Machines", "", "Ends", "Network", "Logging in", "File system", "Note", "Price"),
+        *("Machines", "", "Ends", "Network", "Logging in", "File system", "Note", "Price", ""),
     ]
     amount = plan["hourly"]["amount"]
-    assert lines[-1] == (
+    assert lines[-1] == "               Each GB read from the file system costs 0.03, each GB written to it 0.06."
+    assert lines[-2] == (
         f"  Price        {'' if plan['hourly']['known'] else 'at least '}{amount:.3f} USD an hour, {amount * 24:.2f} a "
         f"day ({plan['hourly']['source']})"
     )
+
+
+@pytest.mark.parametrize(
+    ("current", "chosen", "is_external", "mode", "change"),
+    [
+        ("", "", False, "elastic", ""),
+        ("", "bursting", False, "bursting", ""),
+        ("elastic", "", False, "elastic", ""),
+        ("bursting", "", False, "bursting", ""),
+        ("provisioned", "", False, "provisioned", ""),
+        ("bursting", "bursting", False, "bursting", ""),
+        ("bursting", "elastic", False, "elastic", "bursting → elastic"),
+        ("provisioned", "elastic", False, "elastic", "provisioned → elastic"),
+        ("bursting", "elastic", True, "bursting", ""),
+        ("elastic", "", True, "elastic", ""),
+    ],
+)
+def test_the_throughput_mode_of_the_plan(
+    current: str, chosen: str, is_external: bool, mode: str, change: str
+) -> None:
+    facts = with_file_system(ThroughputMode=current) if current else FACTS
+    settings = cluster(efs_throughput=chosen, efs_id=EFS if is_external else "")
+    assert network.file_system_of_plan(facts, settings)["throughput"] == mode
+    expected = [f"throughput mode of file system {EFS} {change}"] if change else []
+    assert network.throughput_change(facts, settings) == expected
+    existing = replace(facts, groups=[{"AutoScalingGroupName": "red-master"}], worker_count=1)
+    assert changes.lines(existing, settings, {"before": {"efs_throughput": "elastic"}, "remove_end": False}) == expected
+    notes = [finding.text for finding in network.check_file_system(facts, settings) if "efs_throughput" in finding.text]
+    assert len(notes) == int(is_external and bool(chosen))
+    assert all(f"{EFS} keeps its throughput mode ({current})" in text for text in notes)
 
 
 @pytest.mark.parametrize(

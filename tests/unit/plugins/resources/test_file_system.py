@@ -53,11 +53,41 @@ def test_settings_that_aws_can_change_are_changed(run: Run, place: Place) -> Non
     place.efs.create_file_system(
         CreationToken="c", Encrypted=False, Tags=[{"Key": "deeplearning:cluster", "Value": "c"}]
     )
-    changed = run(**place.options(tags={**TAGS, "team": "research"}))
+    changed = run(**place.options(tags={**TAGS, "team": "research"}, throughput_mode="elastic"))
     (system,) = place.systems()
     assert changed["changed"] and system["ThroughputMode"] == "elastic"
     assert {"Key": "team", "Value": "research"} in system["Tags"]
     assert "AWS cannot change that" in changed["notes"][0]
+
+
+@pytest.mark.parametrize("mode", ["elastic", "bursting"])
+def test_a_new_file_system_has_the_mode_that_was_chosen_and_keeps_it(run: Run, place: Place, mode: str) -> None:
+    run(**place.options(throughput_mode=mode))
+    assert place.systems()[0]["ThroughputMode"] == mode
+    for chosen in ("", mode):
+        assert not run(**place.options(throughput_mode=chosen))["changed"]
+    assert place.systems()[0]["ThroughputMode"] == mode
+
+
+def test_a_mode_that_somebody_set_is_kept_until_another_is_chosen(run: Run, place: Place) -> None:
+    system = run(**place.options())["file_system"]["id"]
+    place.efs.update_file_system(FileSystemId=system, ThroughputMode="bursting")
+    place.clock.advance(100)
+    assert not run(**place.options())["changed"]
+    assert place.systems()[0]["ThroughputMode"] == "bursting"
+    refused = run(**place.options(throughput_mode="elastic"))
+    assert refused["failed"] and refused["msg"] == (
+        f"AWS does not change the throughput mode of file system {system} from bursting to elastic yet, because its "
+        "throughput was changed in the last 24 hours: run the same command again later, or keep the present mode for "
+        "now. Example: -e cluster_efs_throughput="
+    )
+    assert place.systems()[0]["ThroughputMode"] == "bursting"
+
+
+def test_the_mode_of_the_users_own_file_system_is_never_changed(run: Run, place: Place) -> None:
+    system, _ = place.foreign()
+    run(**place.options(file_system_id=system, throughput_mode="elastic"))
+    assert place.systems()[0]["ThroughputMode"] == "bursting"
 
 
 def test_a_mount_target_that_lets_us_in_is_used_as_it_is(run: Run, place: Place) -> None:

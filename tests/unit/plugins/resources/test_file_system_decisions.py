@@ -36,7 +36,7 @@ def mount_target(zone: str = "us-east-1a", vpc_id: str = "vpc-1") -> dict[str, A
 def desired(**changes: Any) -> dict[str, Any]:
     options: dict[str, Any] = {"name": "c-efs", "creation_token": "c", "tags": {"deeplearning:cluster": "c"}}
     options |= {"subnet_id": "subnet-1", "security_groups": ["sg-efs"], "clients": ["sg-m"]}
-    return {**options, "file_system_id": "", "require_tls": False, **changes}
+    return {**options, "file_system_id": "", "require_tls": False, "throughput_mode": "", **changes}
 
 
 def existing(*targets: Mapping[str, Any], groups: Sequence[str] = ("sg-efs",), **changes: Any) -> ExistingFileSystem:
@@ -62,8 +62,12 @@ THEIRS = ["sg-theirs"]
             ["create_file_system", "put_file_system_policy", "create_mount_target"],
             id="TLS is required before it can be mounted",
         ),
+        pytest.param(existing(mount_target(), file_system=BURSTING), desired(), [], id="another mode is kept"),
         pytest.param(
-            existing(mount_target(), file_system=BURSTING), desired(), ["update_file_system"], id="throughput"
+            existing(mount_target(), file_system=BURSTING),
+            desired(throughput_mode="elastic"),
+            ["update_file_system"],
+            id="another mode is chosen",
         ),
         pytest.param(COMPLETE, desired(tags={"team": "research"}), ["tag_resource"], id="another tag"),
         pytest.param(COMPLETE, desired(require_tls=True), ["put_file_system_policy"], id="TLS from now on"),
@@ -78,7 +82,7 @@ THEIRS = ["sg-theirs"]
         pytest.param(existing(mount_target(), policy=FOREIGN), desired(), [], id="foreign policy"),
         pytest.param(
             existing(mount_target(), file_system=BURSTING, policy=OURS),
-            desired(file_system_id="fs-1"),
+            desired(file_system_id="fs-1", throughput_mode="elastic"),
             [],
             id="the user's own keeps its settings",
         ),

@@ -319,8 +319,11 @@ NOW = datetime(2026, 11, 23, tzinfo=UTC)
     ("kind", "listed", "facts"),
     [
         ("nat_gateway", {"CreateTime": NOW}, {"created": NOW}),
-        ("volume", {"VolumeType": "gp3", "Size": 8}, {"type": "gp3", "gib": 8}),
-        ("volume", {}, {"type": "", "gib": 0}),
+        (
+            *("volume", {"VolumeType": "gp3", "Size": 8, "Throughput": 500}),
+            {"type": "gp3", "gib": 8, "throughput": 500},
+        ),
+        ("volume", {}, {"type": "", "gib": 0, "throughput": 0}),
         ("snapshot", {"VolumeSize": 8}, {"gib": 8}),
         ("snapshot", {}, {"gib": 0}),
         (

@@ -120,6 +120,30 @@ def test_what_is_billed_has_its_hourly_price() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("facts", "hourly"),
+    [
+        ({"type": "gp3", "gib": 73, "throughput": 125}, 0.008),
+        ({"type": "gp3", "gib": 73, "throughput": 750}, 0.008 + 625 * 0.04 / 730),
+        ({"type": "gp2", "gib": 73, "throughput": 0}, 0.01),
+        ({"type": "io2", "gib": 73, "throughput": 0}, None),
+    ],
+)
+def test_the_throughput_of_a_disk_is_part_of_its_price(facts: dict[str, Any], hourly: float | None) -> None:
+    (item,) = billed([Resource("volume", "vol-1", facts=facts)], LIST)
+    assert item["hourly"] == (None if hourly is None else pytest.approx(hourly))
+
+
+def test_the_throughput_of_a_disk_is_read_from_aws(aws: Account) -> None:
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "deeplearning:cluster", "Value": "red"}]}]
+    aws.client("ec2").create_volume(
+        AvailabilityZone="us-east-1a", Size=73, VolumeType="gp3", Throughput=750, TagSpecifications=tags
+    )
+    session = Aws("us-east-1", endpoint=aws.endpoint)
+    (volume,) = ResourceReader(session, "red").read().of_kind("volume")
+    assert volume.facts == {"type": "gp3", "gib": 73, "throughput": 750}
+
+
 def text_of(red: ClusterResources, health: Health) -> list[str]:
     return [" ".join(line.split()) for line in summary_lines(describe(red, health, LISTED), red, "")]
 
