@@ -29,12 +29,13 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_l
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import untagged
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
-    clusters_in,
+    list_clusters,
     read_idle_minutes,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import ClusterResources, health_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import end_with_parent
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown import data_bucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import (
     costs,
     logs,
@@ -72,39 +73,50 @@ class ActionModule(Action):
         return result
 
     def _describe(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        names = clusters_in(aws) if options["cluster"] == summary.ALL else [options["cluster"]]
-        all_resources = [ResourceReader(aws, name).read() for name in names]
-        surroundings = {resources.cluster: untagged.read(aws, resources) for resources in all_resources}
-        summaries = {
-            resources.cluster: _summary(aws, resources, options, folder, surroundings[resources.cluster])
-            for resources in all_resources
-        }
-        if options["show"] == "none":
-            return {"changed": False, "clusters": summaries}
         if options["cluster"] == summary.ALL:
-            table = summary.cluster_lines(aws.place, list(summaries.values()))
-            limit = f"Only {aws.place} was read. Other regions and accounts may have more clusters."
-            lines = [*table, limit, *data_bucket.describe(aws)]
-        elif options["show"] == "resources":
-            (owned,) = all_resources
+            return self._describe_all(aws, options, folder)
+        owned = ResourceReader(aws, options["cluster"]).read()
+        surroundings = untagged.read(aws, owned)
+        described = _summary(aws, owned, options, folder, surroundings)
+        result = {"changed": False, "clusters": {owned.cluster: described}}
+        if options["show"] == "none":
+            return result
+        if options["show"] == "resources":
             self._refuse_wrong_place(aws, owned, options, folder)
-            around = surroundings[owned.cluster]
-            counted = untagged.with_untagged(owned, around)
+            counted = untagged.with_untagged(owned, surroundings)
             prices = costs.read_prices(aws, costs.present_machines(counted))
             lines = summary.resource_lines(owned, prices, counted)
             destroy = summary.destroy_command(owned.cluster, f" -e cluster_name={owned.cluster}")
-            lines += untagged_lines.lines(around.untagged, prices, destroy)
+            lines += untagged_lines.lines(surroundings.untagged, prices, destroy)
             lines += data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
-            described = summaries[options["cluster"]]
-            lines = self._save(described, all_resources[0], file, bool(options["failure"]))
+            lines = self._save(described, owned, file, bool(options["failure"]))
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
         # Ansible's display passes nothing on that would clear a terminal.
         if options["watch"]:
             lines = [f"{datetime.now(UTC):%H:%M:%S} UTC", *lines]
         self.show(lines)
+        return result
+
+    def _describe_all(self, aws: Aws, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """Describe all clusters of the region. One that cannot be read does not hide the others."""
+        listed = list_clusters(aws)
+        summaries: dict[str, Any] = {}
+        failures: dict[str, str] = {}
+        for name in listed.names:
+            try:
+                owned = ResourceReader(aws, name).read()
+                summaries[name] = _summary(aws, owned, options, folder, untagged.read(aws, owned))
+            except UserError as error:
+                if isinstance(error, AwsError) and error.is_fatal:
+                    raise
+                failures[name] = one_line(str(error))
+        if options["show"] != "none":
+            table = summary.cluster_lines(aws.region, aws.place, list(summaries.values()), failures)
+            limit = f"Only {aws.place} was read. Other regions and accounts may have more clusters."
+            self.show([*table, *summary.stray_lines(listed.strays), limit, *_data_bucket_lines(aws)])
         return {"changed": False, "clusters": summaries}
 
     def _refuse_wrong_place(
@@ -200,6 +212,15 @@ def _lock(aws: Aws, resources: ClusterResources, show: str) -> str:
     if show not in ("summary", "status") or not resources.current:
         return ""
     return holding.describe(LockStore(aws, resources.cluster))
+
+
+def _data_bucket_lines(aws: Aws) -> list[str]:
+    try:
+        return data_bucket.describe(aws)
+    except AwsError as error:
+        if error.is_fatal:
+            raise
+        return [f"The bucket of data sets cannot be read: {one_line(str(error))}"]
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+CLUSTER_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
+"""A cluster's name as a regular expression."""
+RESERVED_NAMES = ("xn--", "sthree-", "amzn-s3-demo-", "sg-")
+"""Names that begin with one of these are AWS's own."""
 CLUSTER_TAG = "deeplearning:cluster"
 """On everything that can bear a tag: the cluster that made it."""
 ROLE_TAG = "deeplearning:role"
@@ -89,6 +94,20 @@ class Names:
     def data_bucket(self) -> str:
         """The data sets of all clusters of an account and region: it outlives each of them."""
         return f"{self.account}-{self.region}-deeplearning-data"
+
+
+def longest_cluster_name(region: str) -> int:
+    """Return how many characters a cluster's name may have in a region."""
+    account_digits = 12
+    of_bucket = 63 - len(f"--{region}") - account_digits
+    of_role = 64 - len(f"-{region}-master")
+    return min(of_bucket, of_role)
+
+
+def is_cluster_name(value: str, region: str) -> bool:
+    """Return whether a cluster can have this name in a region."""
+    is_reserved = value.startswith(RESERVED_NAMES)
+    return bool(re.fullmatch(CLUSTER_NAME, value)) and not is_reserved and len(value) <= longest_cluster_name(region)
 
 
 def domain(partition: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Generic, TypeVar
 
 from ...module_utils.contract import schema
+from ...module_utils.contract.names import CLUSTER_NAME, RESERVED_NAMES
 from ..members.host_keys import is_key
 
 Value = TypeVar("Value")
@@ -122,7 +123,7 @@ def matching(kind: str, pattern: str, expected: str, *examples: str) -> Form[str
 
 _plain_name = matching(
     "name",
-    r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
+    CLUSTER_NAME,
     "lower-case letters, digits and single hyphens between them, beginning with a letter (S3 takes no others)",
 )
 
@@ -130,9 +131,9 @@ _plain_name = matching(
 @form("name", "red")
 def name(value: Any) -> str:
     content = _plain_name(value)
-    reserved = re.match("xn--|sthree-|amzn-s3-demo-|sg-", content)
-    if reserved:
-        raise InvalidOption(f"AWS reserves names that begin with {reserved[0]}, take another")
+    for reserved in RESERVED_NAMES:
+        if content.startswith(reserved):
+            raise InvalidOption(f"AWS reserves names that begin with {reserved}, take another")
     return content
 
 

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from ...module_utils.contract.names import EMR_USER
+from ...module_utils.contract.names import EMR_USER, longest_cluster_name
 from . import readers as r
 from .option import Validated, validate
 from .readers import InvalidOption
@@ -69,8 +69,7 @@ def _example(name: str, value: Any = None) -> str:
 def _name_length(cluster: Cluster) -> Iterable[str]:
     name, region = cluster.get("name"), cluster.get("region")
     if name and region:
-        # A bucket is <name>-<account of 12 digits>-<region>; an IAM role <name>-<region>-master, at most 64.
-        most = min(63 - len(f"--{region}") - 12, 64 - len(f"-{region}-master"))
+        most = longest_cluster_name(region)
         if len(name) > most:
             yield (
                 f"cluster_name is {name}: it has {len(name)} characters, and in {region} the cluster's bucket and "

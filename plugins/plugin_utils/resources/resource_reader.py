@@ -9,7 +9,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...module_utils.aws.client import AwsError
@@ -25,6 +25,7 @@ from ...module_utils.contract.names import (
     TEMPLATE_TAG,
     WORKER,
     Names,
+    is_cluster_name,
     tag_filter,
     tags_of,
 )
@@ -268,20 +269,83 @@ def tagged_resources(aws: Aws, cluster: str) -> dict[str, list[str]]:
     return ids
 
 
+@dataclass(frozen=True)
+class TaggedResource:
+    """A resource that has the tag of a cluster, or one whose key differs in case only. Anybody can have set it."""
+
+    key: str
+    value: str
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True)
+class ListedClusters:
+    """The clusters of a region, and the resources whose tag names no cluster."""
+
+    names: Sequence[str]
+    strays: Sequence[TaggedResource]
+
+
 def clusters_in(aws: Aws) -> list[str]:
     """Return the names of all clusters with resources in the region."""
-    ec2 = aws.pages("ec2", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}])
-    groups = aws.pages("autoscaling", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}])
-    systems = aws.pages("efs", "describe_file_systems", "FileSystems")
-    names = [str(item.get("Value", "")) for item in (*ec2, *groups)]
-    names += [tags_of(item.get("Tags")).get(CLUSTER_TAG, "") for item in systems]
-    emr = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*emr_cluster.LIVING, emr_cluster.ENDING])
-    named = [
-        str(item["Name"])
-        for item in emr
+    return list(list_clusters(aws).names)
+
+
+def list_clusters(aws: Aws) -> ListedClusters:
+    """Return all clusters with resources in the region, and the resources whose tag names no cluster."""
+    tagged = [*_tagged_in_ec2(aws), *_tagged_groups(aws), *_tagged_file_systems(aws), *_tagged_emr_clusters(aws)]
+    names = set(_clusters_by_name(aws))
+    strays = []
+    for resource in tagged:
+        if resource.key == CLUSTER_TAG and is_cluster_name(resource.value, aws.region):
+            names.add(resource.value)
+        else:
+            strays.append(resource)
+    return ListedClusters(sorted(names), strays)
+
+
+def _tagged_in_ec2(aws: Aws) -> list[TaggedResource]:
+    # Filters are case-sensitive. The second pattern matches the tag's key in any case, and few others.
+    any_case = re.sub(r"[a-z]", "?", CLUSTER_TAG)
+    listed = aws.pages("ec2", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG, any_case]}])
+    return [_tagged_resource(item) for item in listed if _is_cluster_tag(str(item.get("Key", CLUSTER_TAG)))]
+
+
+def _tagged_groups(aws: Aws) -> list[TaggedResource]:
+    listed = aws.pages("autoscaling", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [CLUSTER_TAG]}])
+    return [_tagged_resource(item) for item in listed]
+
+
+def _tagged_resource(listed: Listed) -> TaggedResource:
+    """Return a resource from an item of EC2's or Auto Scaling's DescribeTags."""
+    type_ = str(listed.get("ResourceType", ""))
+    kind = _KINDS.get(type_, type_.replace("-", "_"))
+    key, value = str(listed.get("Key", CLUSTER_TAG)), str(listed.get("Value", ""))
+    return TaggedResource(key, value, kind, str(listed.get("ResourceId", "")))
+
+
+def _tagged_file_systems(aws: Aws) -> list[TaggedResource]:
+    tagged = []
+    for system in aws.pages("efs", "describe_file_systems", "FileSystems"):
+        for key, value in tags_of(system.get("Tags")).items():
+            if _is_cluster_tag(key):
+                tagged.append(TaggedResource(key, value, "file_system", str(system["FileSystemId"])))
+    return tagged
+
+
+def _tagged_emr_clusters(aws: Aws) -> list[TaggedResource]:
+    """Return EMR's clusters whose tag is their name. Others are not this collection's."""
+    listed = aws.pages("emr", "list_clusters", "Clusters", ClusterStates=[*emr_cluster.LIVING, emr_cluster.ENDING])
+    return [
+        TaggedResource(CLUSTER_TAG, str(item["Name"]), "emr_cluster", str(item["Id"]))
+        for item in listed
         if emr_cluster.find_clusters(aws, str(item["Name"]), [item["Status"]["State"]])
     ]
-    return sorted({name for name in [*names, *named] if name} | set(_clusters_by_name(aws)))
+
+
+def _is_cluster_tag(key: str) -> bool:
+    return key.lower() == CLUSTER_TAG
 
 
 def _clusters_by_name(aws: Aws) -> list[str]:
@@ -294,7 +358,8 @@ def _clusters_by_name(aws: Aws) -> list[str]:
     buckets = own_buckets(aws)
     names = [name[: -len(end)] for name in (*roles, *profiles) for end in endings if name.endswith(end)]
     end = f"-{aws.account}-{aws.region}"
-    return [name for name in [*names, *(item[: -len(end)] for item in buckets if item.endswith(end))] if name]
+    names += [item[: -len(end)] for item in buckets if item.endswith(end)]
+    return [name for name in names if is_cluster_name(name, aws.region)]
 
 
 def own_buckets(aws: Aws) -> list[str]:

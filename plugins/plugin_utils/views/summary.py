@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,17 @@ from typing import Any
 
 from ...module_utils.contract import problems, schema
 from ...module_utils.contract.hosts import MASTER_ALIAS
-from ...module_utils.contract.names import PRIMARY
+from ...module_utils.contract.names import CLUSTER_TAG, PRIMARY
 from ...module_utils.contract.run_cost import CURRENCY
 from ...module_utils.contract.scheduled_end import IDLE, SETUP, TTL
 from ...module_utils.contract.tables import join_names, text_table
 from ...module_utils.plan.prices import PriceList
 from ..options.command_line import repeat_in
+from ..resources.kinds import kind_of
+from ..resources.resource_reader import TaggedResource
 from ..resources.resources import LIVE, ClusterResources, Health, Resource, count_by_kind, is_of_emr, leftovers
 from ..resources.untagged import NOTHING, Surroundings, with_untagged
+from ..untrusted import one_line
 from . import untagged_lines
 from .costs import Costs, billed, cost_so_far, phrase, sum_phrase
 
@@ -320,15 +324,50 @@ def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str
     return text_table(rows, "  ")
 
 
-def cluster_lines(place: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a table of all clusters that have resources, as far as AWS knows them. `place`: region and account."""
+def cluster_lines(
+    region: str, place: str, summaries: Sequence[Mapping[str, Any]], failures: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return a table of all clusters that have resources, as far as AWS knows them.
+
+    `place`: region and account. `failures`: why clusters could not be read, by their names.
+    """
+    failures = failures or {}
     rows = [_cluster_row(summary) for summary in summaries if summary["resources"]]
+    rows += [(name, region, "unknown", "?", "?", "not known", "?") for name in failures]
     if not rows:
         return [f"No cluster has resources in {place}."]
     return [
         *text_table([("cluster", "region", "state", "machines", "runs", f"{CURRENCY} an hour", "ends"), *rows]),
+        *(f"The cluster {name} cannot be read: {sentence}" for name, sentence in failures.items()),
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
     ]
+
+
+MOST_STRAYS = 20
+"""Lines about tags that name no cluster."""
+MOST_NAMED = 10
+"""Resources that such a line names."""
+
+
+def stray_lines(strays: Sequence[TaggedResource]) -> list[str]:
+    """Return a line for each tag that names no cluster. Keys, values and names are escaped: anybody can set them."""
+    by_tag: dict[tuple[str, str], list[str]] = {}
+    for stray in strays:
+        resource = one_line(f"{kind_of(stray.kind).one} {stray.id}")
+        by_tag.setdefault((stray.key, stray.value), []).append(resource)
+    lines = [_stray_line(key, value, resources) for (key, value), resources in sorted(by_tag.items())]
+    left_out = len(lines) - MOST_STRAYS
+    return [*lines[:MOST_STRAYS], *([f"{left_out} more tags do not name a cluster."] if left_out > 0 else [])]
+
+
+def _stray_line(key: str, value: str, resources: Sequence[str]) -> str:
+    if key == CLUSTER_TAG:
+        problem = f"The tag {CLUSTER_TAG} is {json.dumps(value)}, which is not a cluster name"
+    else:
+        problem = f"The tag {json.dumps(key)} differs from {CLUSTER_TAG} in case, and is {json.dumps(value)}"
+    named = ", ".join(resources[:MOST_NAMED])
+    more = f" and {len(resources) - MOST_NAMED} more" if len(resources) > MOST_NAMED else ""
+    return one_line(f"{problem}: {named}{more}. No playbook manages or deletes these resources.")
 
 
 def _cluster_row(summary: Mapping[str, Any]) -> tuple[str, ...]:
@@ -357,9 +396,7 @@ def _next_end(summary: Mapping[str, Any]) -> str:
     return f"idle {ends['idle_minutes']} min" if ends["idle_minutes"] else "none now"
 
 
-def resource_lines(
-    owned: ClusterResources, prices: PriceList, counted: ClusterResources | None = None
-) -> list[str]:
+def resource_lines(owned: ClusterResources, prices: PriceList, counted: ClusterResources | None = None) -> list[str]:
     """Return what a cluster has in AWS as text. `counted`: with what costs besides, in its network."""
     if not owned.current:
         return [f"The cluster {owned.cluster} has no resources in {owned.place}."]

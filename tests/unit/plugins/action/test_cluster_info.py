@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.action import cluster_info
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import ResourceReader
 
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import REGION, MadeCluster
@@ -162,6 +164,67 @@ def test_a_cluster_that_the_files_record_elsewhere_is_not_called_absent(
     # It is gone in the place of record too.
     (folder / "red.json").write_text(json.dumps({**record, "region": "eu-west-3"}))
     assert "The cluster red has no resources in eu-west-1" in info(**abroad)["printed"]
+
+
+def test_tags_that_name_no_cluster_have_lines_of_their_own(red: MadeCluster, info: Info) -> None:
+    red.bucket()
+    values = ["evil red", "{{ lookup('pipe', 'touch /tmp/made') }}"]
+    vpcs = [red.ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"] for _value in values]
+    for vpc, value in zip(vpcs, values, strict=True):
+        red.ec2.create_tags(Resources=[vpc], Tags=[{"Key": "deeplearning:cluster", "Value": value}])
+    tags = [{"Key": "deeplearning:cluster", "Value": "\x1b[2J\x7f"}]
+    system = red.efs.create_file_system(CreationToken="s", Tags=tags)["FileSystemId"]
+    done = info(cluster="all")
+    assert "failed" not in done and list(done["clusters"]) == ["red"]
+    assert done["printed"].splitlines()[2].split()[:3] == ["red", "us-east-1", "creating"]
+    assert f'The tag deeplearning:cluster is "evil red", which is not a cluster name: VPC {vpcs[0]}.' in done["printed"]
+    assert "\x1b" not in done["printed"] and "\x7f" not in done["printed"]
+    assert f'is "\\u001b[2J\\u007f", which is not a cluster name: file system {system}.' in done["printed"]
+    assert f'is "{values[1]}", which is not a cluster name: VPC {vpcs[1]}.' in done["printed"]
+    assert "evil" not in json.dumps(done["clusters"])
+
+
+def test_a_cluster_that_cannot_be_read_does_not_hide_the_others(
+    red: MadeCluster, info: Info, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    red.bucket()
+    MadeCluster(red.aws, "blue").bucket()
+    read = ResourceReader.read
+
+    def refused(self: ResourceReader) -> Any:
+        if self.names.cluster == "blue":
+            raise AwsError("AWS does not allow s3:ListBucket to\n\x1b[2Jme.", "AccessDenied")
+        return read(self)
+
+    monkeypatch.setattr(ResourceReader, "read", refused)
+    done = info(cluster="all")
+    assert "failed" not in done and list(done["clusters"]) == ["red"]
+    lines = done["printed"].splitlines()
+    assert [line.split()[:3] for line in lines[2:4]] == [
+        ["red", "us-east-1", "creating"],
+        ["blue", "us-east-1", "unknown"],
+    ]
+    assert "The cluster blue cannot be read: AWS does not allow s3:ListBucket to \ufffd[2Jme." in lines
+
+
+def test_expired_credentials_end_the_list(red: MadeCluster, info: Info, monkeypatch: pytest.MonkeyPatch) -> None:
+    red.bucket()
+
+    def expired(_self: ResourceReader) -> Any:
+        raise AwsError("The AWS credentials have expired.", "ExpiredToken", is_fatal=True)
+
+    monkeypatch.setattr(ResourceReader, "read", expired)
+    assert info(cluster="all")["msg"] == "The AWS credentials have expired."
+
+
+def test_the_bucket_of_data_sets_that_cannot_be_read_has_a_line(red: MadeCluster, info: Info) -> None:
+    red.bucket()
+    red.s3.create_bucket(Bucket="123456789012-us-east-1-deeplearning-data")
+    denied = {"code": "AccessDenied", "message": "No.", "status": 403}
+    red.aws.cloud.faults.add("error", {"action": "s3:ListObjectsV2"}, denied)
+    done = info(cluster="all")
+    assert list(done["clusters"]) == ["red"]
+    assert "The bucket of data sets cannot be read: AWS does not allow s3:ListBucket" in done["printed"]
 
 
 def test_the_runs_of_a_cluster_are_read_from_the_tags_of_its_machines(red: MadeCluster, info: Info) -> None:

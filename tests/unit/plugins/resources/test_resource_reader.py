@@ -14,6 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import record_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     ResourceReader,
+    TaggedResource,
     clusters_in,
     emr_cluster_of,
     facts_of,
@@ -21,6 +22,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     file_systems_behind,
     group_of,
     groups_named_in,
+    list_clusters,
     read_idle_minutes,
     resource_of,
     rules_naming,
@@ -265,6 +267,36 @@ def test_clusters_are_known_by_any_of_their_resources(aws: Account) -> None:
     red.efs.create_file_system(CreationToken="s", Tags=tags)
     red.efs.create_file_system(CreationToken="t")
     assert clusters_in(Aws(REGION)) == ["bucket", "network", "profile", "role", "service", "system"]
+
+
+EVIL = ["evil red", "\x9b2J", "{{ lookup('pipe', 'id') }}", "../red", "Red", "a" * 60, ""]
+
+
+def test_tags_that_name_no_cluster_are_told_apart_from_clusters(aws: Account) -> None:
+    network = MadeCluster(aws, "red")
+    network.network()
+    expected = []
+    for number, value in enumerate(EVIL):
+        group = network.ec2.create_security_group(GroupName=f"g{number}", Description="theirs")["GroupId"]
+        network.ec2.create_tags(Resources=[group], Tags=tag_list({"deeplearning:cluster": value}))
+        expected.append(TaggedResource("deeplearning:cluster", value, "security_group", group))
+    tags = tag_list({"deeplearning:cluster": "\x1b[2J"})
+    system = network.efs.create_file_system(CreationToken="s", Tags=tags)["FileSystemId"]
+    expected.append(TaggedResource("deeplearning:cluster", "\x1b[2J", "file_system", system))
+    other_case = {"DeepLearning:Cluster": "red", "DeepLearning:Clusters": "x"}
+    network.ec2.create_tags(Resources=[group], Tags=tag_list(other_case))
+    expected.append(TaggedResource("DeepLearning:Cluster", "red", "security_group", group))
+    listed = list_clusters(Aws(REGION))
+    assert listed.names == ["red"]
+    assert sorted(listed.strays, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_role_or_bucket_with_another_name_is_no_cluster() -> None:
+    listing = Listing(
+        list_roles=[{"RoleName": "A_b-us-east-1-master"}, {"RoleName": "a-us-east-1-master"}],
+        list_buckets=[{"Name": "my.bucket-123456789012-us-east-1"}],
+    )
+    assert clusters_in(listing) == ["a"]
 
 
 def test_a_name_that_is_only_an_ending_is_no_cluster() -> None:

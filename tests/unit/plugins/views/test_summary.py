@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.prices import PriceList
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import TaggedResource
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resources import (
     DEAD,
     GOING,
@@ -26,6 +27,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary imp
     hourly_phrase,
     next_command,
     resource_lines,
+    stray_lines,
     summary_lines,
 )
 
@@ -268,7 +270,7 @@ def test_all_clusters_are_one_table() -> None:
         describe(replace(of_emr, cluster="idle"), Health("ready", 1, 1), replace(context, idle_minutes=60)),
         describe(empty, absent, context),
     ]
-    assert cluster_lines("us-east-1", summaries) == [
+    assert cluster_lines("us-east-1", "us-east-1", summaries) == [
         "cluster  region     state     machines  runs  USD an hour    ends",
         "c        us-east-1  degraded  2 of 3    0     at least 0.05  never",
         "ending   us-east-1  ready     3 of 3    ?     at least 0.05  2027-01-15 08:00 UTC",
@@ -277,7 +279,27 @@ def test_all_clusters_are_one_table() -> None:
         "idle     us-east-1  ready     1 of 1    ?     not known      idle 60 min",
         "What one of them has, and the command that removes it: ansible-playbook deeplearning.aws.audit -e audit=NAME",
     ]
-    assert cluster_lines("us-east-1", summaries[-1:]) == ["No cluster has resources in us-east-1."]
+    assert cluster_lines("us-east-1", "us-east-1", summaries[-1:]) == ["No cluster has resources in us-east-1."]
+    lines = cluster_lines("us-east-1", "us-east-1", summaries[:1], {"b": "AWS does not answer."})
+    assert [line.split()[:3] for line in lines[1:3]] == [["c", "us-east-1", "degraded"], ["b", "us-east-1", "unknown"]]
+    assert lines[3] == "The cluster b cannot be read: AWS does not answer."
+
+
+def test_tags_that_name_no_cluster_are_listed_up_to_a_limit() -> None:
+    key = "deeplearning:cluster"
+    many = [TaggedResource(key, "Red", "vpc", f"vpc-{number}") for number in range(12)]
+    named = ", ".join(f"VPC vpc-{number}" for number in range(10))
+    text = "No playbook manages or deletes these resources."
+    assert stray_lines(many) == [
+        f'The tag {key} is "Red", which is not a cluster name: {named} and 2 more. {text}',
+    ]
+    other = TaggedResource("DeepLearning:Cluster", "red", "carrier_gateway", "cagw-1\x1b")
+    assert stray_lines([other]) == [
+        f'The tag "DeepLearning:Cluster" differs from {key} in case, and is "red": carrier gateway cagw-1\ufffd. {text}'
+    ]
+    lines = stray_lines([TaggedResource(key, f"Red {number}", "vpc", "vpc-1") for number in range(25)])
+    assert len(lines) == 21 and lines[-1] == "5 more tags do not name a cluster."
+    assert stray_lines([]) == []
 
 
 @pytest.mark.parametrize(
@@ -297,7 +319,7 @@ def test_the_runs_of_a_cluster_are_those_that_its_machines_are_tagged_with(
         for number, (run, more) in enumerate(machines, 1)
     ]
     owned = replace(ESTATE, resources=[MASTER, *instances])
-    (_titles, row, _hint) = cluster_lines("us-east-1", [describe(owned, HEALTH, CONTEXT)])
+    (_titles, row, _hint) = cluster_lines("us-east-1", "us-east-1", [describe(owned, HEALTH, CONTEXT)])
     assert row.split()[6] == runs and not any(run in row for run, _more in machines if run)
 
 
