@@ -14,6 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.data.bucket import Bucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import results
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.left_out import MOST_NAMED, LeftOut
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import (
@@ -25,6 +26,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targe
 )
 
 S3 = "s3://"
+RULES = "docs/getting-results-out.md lists what is never sent; to get such files, pack them on the master."
 MOST_SHOWN = 100
 """Files that check mode names."""
 
@@ -41,10 +43,12 @@ class ActionModule(Action):
         try:
             target = _target(options, display.transfer)
             if self.check_mode:
-                missing = [file for file in listing.files if not target.existing(file)]
+                files, refused = results.choose_for(target, listing.files)
+                missing = [file for file in files if not target.existing(file)]
                 display.close()
-                self._display.display("\n".join(_preview(missing, listing, target.place)))
-                return {"changed": bool(missing), "place": target.place}
+                self._display.display("\n".join(_preview(missing, len(files) - len(missing), target.place)))
+                warnings = _left_out(listing.left_out.with_refused(refused))
+                return {"changed": bool(missing), "place": target.place, "warnings": warnings}
             if listing.is_active:
                 are = "the checkpoints that are complete" if what == "checkpoints" else "its files as they are"
                 display.message(f"{run_id} goes on. These are {are} now.")
@@ -55,7 +59,7 @@ class ActionModule(Action):
         finally:
             display.close()
         self._display.display(_summary(fetch, target.place))
-        return {"changed": bool(fetch.received), "place": target.place, "warnings": _warnings(fetch, listing)}
+        return {"changed": bool(fetch.received), "place": target.place, "warnings": _warnings(fetch)}
 
 
 def _target(options: Mapping[str, Any], transfer: Transfer) -> ResultTarget:
@@ -71,7 +75,7 @@ def _target(options: Mapping[str, Any], transfer: Transfer) -> ResultTarget:
 
 def _nothing(run_id: str, what: str, listing: results.Listing) -> str:
     if listing.left_out:
-        return f"All files of the {what} of {run_id} are links, or have names that cannot be sent: {listing.left_out}."
+        return f"All files of the {what} of {run_id} are left out: {listing.left_out.text}. {RULES}"
     yet = f" yet: it is {listing.state}" if listing.is_active else ""
     if what == "model":
         return (
@@ -81,17 +85,15 @@ def _nothing(run_id: str, what: str, listing: results.Listing) -> str:
     return f"{run_id} has no {what}{yet}. To get its logs: -e what=logs"
 
 
-def _preview(missing: list[RunFile], listing: results.Listing, place: str) -> list[str]:
+def _preview(missing: list[RunFile], present: int, place: str) -> list[str]:
     lines = [f"  {results.size(file.size):>10}  {file.name}" for file in missing[:MOST_SHOWN]]
     more = len(missing) - MOST_SHOWN
+    if more > 0:
+        lines.append(f"  and {more} more")
     total = results.size(sum(file.size for file in missing))
-    present = len(listing.files) - len(missing)
     already = f"; {results.count(present)} there already" if present else ""
-    return [
-        *lines,
-        *([f"  and {more} more"] if more > 0 else []),
-        f"To get: {results.count(len(missing))}, {total}, to {place}{already}",
-    ]
+    lines.append(f"To get: {results.count(len(missing))}, {total}, to {place}{already}")
+    return lines
 
 
 def _summary(fetch: results.Fetch, place: str) -> str:
@@ -101,11 +103,15 @@ def _summary(fetch: results.Fetch, place: str) -> str:
     return f"{number} of {fetch.run_id}, {total}, in {place}{already}. All were compared by SHA-256."
 
 
-def _warnings(fetch: results.Fetch, listing: results.Listing) -> list[str]:
-    warnings = []
-    if listing.left_out:
-        warnings.append(f"Left out, as links and special files are not sent: {listing.left_out}.")
+def _warnings(fetch: results.Fetch) -> list[str]:
+    warnings = _left_out(fetch.left_out)
     if fetch.gone:
-        shown = ", ".join(fetch.gone[: results.MOST_NAMED])
+        shown = ", ".join(fetch.gone[:MOST_NAMED])
         warnings.append(f"The run has removed {results.count(len(fetch.gone))} meanwhile: {shown}.")
     return warnings
+
+
+def _left_out(left_out: LeftOut) -> list[str]:
+    if not left_out:
+        return []
+    return [f"Left out: {left_out.text}. {RULES}"]

@@ -46,7 +46,10 @@ KINDS: Mapping[str, Kind] = {
 
 
 def is_safe(value: Any) -> bool:
-    """Return whether a value is the name of a file below a run's folder, and safe on the operator's machine."""
+    """Return whether a value is the name of a file below a run's folder.
+
+    `forbidden_names` decides which of these may be written to the operator's machine.
+    """
     parts = value.split("/") if isinstance(value, str) else []
     return (
         bool(parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,15 @@ class Bucket:
         """Return the size of an object and the SHA-256 that was recorded for it, None if there is none."""
         head = self.aws.find("s3", "head_object", _MISSING, **self._object(name))
         return (head["ContentLength"], str(head["Metadata"].get("sha256", ""))) if head else None
+
+    def entries(self, folder: str) -> Iterator[tuple[str, bool]]:
+        """Yield the names of what is in a folder of this one, and whether each is a folder."""
+        prefix = f"{self.prefix}/{folder}/"
+        place = {"Bucket": self.name, "Prefix": prefix, "Delimiter": "/", **self._owned}
+        for item in self.aws.pages("s3", "list_objects_v2", "CommonPrefixes", **place):
+            yield item["Prefix"].removeprefix(prefix).rstrip("/"), True
+        for item in self.aws.pages("s3", "list_objects_v2", "Contents", **place):
+            yield item["Key"].removeprefix(prefix), False
 
     def send(self, file: Path, name: str, sha256: str, transfer: Callable[[str, int, int], None]) -> None:
         """Upload a file, in several parts at once. Call `transfer` with what is done, as displays take it."""

@@ -94,6 +94,8 @@ ANSWERS: Mapping[str, Form] = {
         state=u.one_of(*STATES),
         files=u.list_of(u.record(**run_files.FILE), run_files.MOST_FILES),
         left_out=u.list_of(u.words, 100),
+        # The program may be an older one.
+        left_out_count=u.optional(u.count),
     ),
     "run create": u.record(run_id=run_id, warnings=u.list_of(u.words)),
     "tensorboard check": u.record(installed=u.boolean),

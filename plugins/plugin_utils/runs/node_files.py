@@ -5,7 +5,8 @@
 
 The node needs nothing of this collection: it may have failed before anything was installed. It prints a line for each
 file, the name and the packed content. So what has arrived counts, even if the node hangs in the middle. It may print
-anything: only files with expected names are read, each once, each up to a size, and all of them up to another.
+anything: only files with expected names are read, each once, each up to a size, and all of them up to another. Names
+that `contract/forbidden_names.py` refuses are never read, even if they are expected.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
+from ...module_utils.contract.forbidden_names import NameFilter
 from ..untrusted import InvalidValue
 
 
@@ -42,12 +44,14 @@ def read(
     lines: Iterable[str], is_expected: Callable[[str], object], largest: int, most: int
 ) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents. Raise InvalidValue for more than `most` bytes in all."""
-    seen, remaining = set(), most
+    received: set[str] = set()
+    names = NameFilter()
+    remaining = most
     for line in lines:
         name, _space, packed = line.partition(" ")
-        if name in seen or not is_expected(name):
+        if name in received or not is_expected(name) or names.accept(name):
             continue
-        seen.add(name)
+        received.add(name)
         content = _unpack(packed, largest)
         remaining -= len(content)
         if remaining < 0:

@@ -9,7 +9,8 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,14 @@ class RunFile:
     name: str
     size: int
     modified: int
+
+
+@dataclass(frozen=True)
+class ExistingEntry:
+    """A file or folder that a target has already."""
+
+    name: str
+    is_folder: bool
 
 
 def conflict(place: str, name: str) -> UserError:
@@ -82,6 +91,15 @@ class LocalFolder:
             return ""
         raise conflict(self.place, file.name)
 
+    def entries(self, folders: Iterable[str]) -> Iterator[ExistingEntry]:
+        """Yield what is in some folders already, and what has arrived of files for them."""
+        for folder in folders:
+            yield from _entries(self.root, folder)
+            yield from _entries(self.partial, folder)
+
+    def ignores_case(self) -> bool:
+        return ignores_case(self.root)
+
     def require_room(self, sizes: Iterable[int]) -> None:
         """Raise UserError if files of these sizes do not fit on this machine."""
         _require_room(self.partial, sum(sizes), ", or name a folder of another disk. Example: -e to=/mnt/results")
@@ -105,6 +123,27 @@ class LocalFolder:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise conflict(self.place, file.name)
         return path
+
+
+def _entries(root: Path, folder: str) -> Iterator[ExistingEntry]:
+    """Yield what a folder of this machine has; nothing if it does not exist."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in Path(root, folder).iterdir():
+            is_folder = path.is_dir() and not path.is_symlink()
+            yield ExistingEntry(f"{folder}/{path.name}", is_folder)
+
+
+def ignores_case(folder: Path) -> bool:
+    """Return whether the file system of a folder, which may not exist yet, takes `a` and `A` for one name."""
+    while not folder.is_dir():
+        folder = folder.parent
+    try:
+        with tempfile.NamedTemporaryFile(prefix="deeplearning-case-", dir=folder) as file:
+            path = Path(file.name)
+            return path.with_name(path.name.upper()).exists()
+    except OSError:
+        # Nothing can be written to it either, which is reported later.
+        return False
 
 
 def _begins_with(path: Path, beginning: Path) -> bool:
@@ -135,6 +174,16 @@ class S3Folder:
         if size != file.size or not sha256:
             raise conflict(self.place, file.name)
         return sha256
+
+    def entries(self, folders: Iterable[str]) -> Iterator[ExistingEntry]:
+        for folder in folders:
+            yield from _entries(self.partial, folder)
+            for name, is_folder in self.bucket.entries(folder):
+                yield ExistingEntry(f"{folder}/{name}", is_folder)
+
+    def ignores_case(self) -> bool:
+        # Objects with names that differ in case are distinct, but the files pass through this machine.
+        return ignores_case(self.partial)
 
     def require_room(self, sizes: Iterable[int]) -> None:
         # Each is removed when it is sent.

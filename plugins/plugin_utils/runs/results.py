@@ -3,8 +3,8 @@
 
 """Get the files of a run: list them, compare them with what is here, receive what is missing, and check it.
 
-They arrive in the form of `contract/run_files.py`. The master may send anything. What has arrived of a file stays here,
-and is not sent again.
+They arrive in the form of `contract/run_files.py`. The master may send anything, so names that it should have left out
+are left out here. What has arrived of a file stays here, and is not sent again.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
 from ...module_utils.contract import run_files
 from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.forbidden_names import NameFilter, repository_folders
 from ...module_utils.contract.run_request import ACTIVE_STATES
 from ..data.bucket import file_sha256
 from ..untrusted import InvalidValue
 from . import answers, node_program
+from .left_out import MOST_NAMED, LeftOut
 from .result_targets import ResultTarget, RunFile, Transfer, conflict, create_folders
 
 ROUNDS = 3
 """How often files are listed and received, as they may change meanwhile."""
-MOST_NAMED = 5
 LOCK = ".lock"
 """A file in the folder of what has not arrived completely. The files of a run have other names."""
 LINES = 3
@@ -47,8 +48,7 @@ class Listing:
 
     state: str
     files: Sequence[RunFile]
-    left_out: str
-    """The names of what cannot be sent; empty if there is nothing."""
+    left_out: LeftOut = LeftOut()
 
     @property
     def is_active(self) -> bool:
@@ -56,6 +56,7 @@ class Listing:
 
 
 def list_files(way: node_program.Way, run_id: str, what: str) -> Listing:
+    """Return the files of a run without those that must not be written to this machine."""
     command = ["run", "files", run_id, what]
     answer = node_program.ask(way, command)
     try:
@@ -64,7 +65,35 @@ def list_files(way: node_program.Way, run_id: str, what: str) -> Listing:
             raise InvalidValue(f"one file of the name {twice}")
     except InvalidValue as malformed:
         raise answers.unexpected(way.host, command, malformed) from None
-    return Listing(answer["state"], [RunFile(**file) for file in answer["files"]], ", ".join(answer["left_out"]))
+    files = [RunFile(**file) for file in answer["files"]]
+    named = tuple(answer["left_out"])
+    # The program may be an older one, which sends no number and leaves out no name that is forbidden.
+    count = answer["left_out_count"]
+    left_out = LeftOut(max(count or 0, len(named)), named)
+    accepted, refused = choose(files, NameFilter())
+    return Listing(answer["state"], accepted, left_out.with_refused(refused))
+
+
+def choose(files: Iterable[RunFile], names: NameFilter) -> tuple[list[RunFile], dict[str, str]]:
+    """Return the files that may be written to this machine, and why the others may not, by their names."""
+    accepted = []
+    refused = {}
+    for file in files:
+        reason = names.accept(file.name)
+        if reason:
+            refused[file.name] = reason
+        else:
+            accepted.append(file)
+    return accepted, refused
+
+
+def choose_for(target: ResultTarget, files: Sequence[RunFile]) -> tuple[list[RunFile], dict[str, str]]:
+    """Do the same with regard to what the target has already."""
+    names = NameFilter(target.ignores_case())
+    folders = repository_folders(file.name for file in files)
+    for existing in target.entries(folders):
+        names.add_existing(existing.name, existing.is_folder)
+    return choose(files, names)
 
 
 @dataclass(frozen=True)
@@ -171,6 +200,8 @@ class Fetch:
     received: list[RunFile] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     """Files that the run has removed meanwhile."""
+    left_out: LeftOut = LeftOut()
+    """By the master, and here."""
     _positions: dict[str, int] = field(default_factory=dict)
     """Up to where each file has been read."""
     _done: int = 0
@@ -202,8 +233,10 @@ class Fetch:
                         folder.rmdir()
 
     def _run(self, listing: Listing) -> None:
-        self._total = sum(file.size for file in listing.files)
-        changing = self._round(listing.files)
+        files, refused = choose_for(self.target, listing.files)
+        self.left_out = listing.left_out.with_refused(refused)
+        self._total = sum(file.size for file in files)
+        changing = self._round(files)
         for _unused in range(ROUNDS - 1):
             if not changing:
                 break

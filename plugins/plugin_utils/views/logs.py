@@ -27,6 +27,7 @@ from ansible.release import __version__ as ansible_version
 
 from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.contract.errors import UserError
+from ...module_utils.contract.forbidden_names import NameFilter
 from ...module_utils.contract.hosts import aliases
 from .. import untrusted as u
 from ..members.console import console_outputs
@@ -36,6 +37,7 @@ from ..redaction import redact
 from ..resources.membership import LIVING, ClusterNode, clusters_from, instance_filters, read_records
 from ..resources.resources import ClusterResources
 from ..runs import node_logs, node_program
+from ..runs.left_out import LeftOut
 
 NODE_SECONDS = 120.0
 AT_ONCE = 8
@@ -60,13 +62,21 @@ Secrets that have a known form or name are removed. Read it before you pass it o
 class Archive:
     """A tar.gz that appears when it is complete. Texts have no secrets and no control characters in it.
 
-    Threads may add to it.
+    Threads may add to it. Names that would make a program run commands where the archive is unpacked are left out.
     """
 
     def __init__(self, file: tarfile.TarFile, folder: str) -> None:
         self._file, self._folder, self._lock = file, folder, Lock()
+        self._names = NameFilter()
+        self.left_out: list[str] = []
+        """Names that were refused, each with the reason."""
 
     def add(self, name: str, text: str) -> None:
+        with self._lock:
+            refusal = self._names.accept(name)
+            if refusal:
+                self.left_out.append(f"{name} ({refusal})")
+                return
         # A secret is known by its form, or by a name, neither of which a colour may cut.
         content = redact(u.printable(u.without_sequences(text))).encode()
         member = tarfile.TarInfo(f"{self._folder}/{name}")
@@ -121,6 +131,9 @@ class LogCollector:
             if problem:
                 self.problems.append(problem)
         about = ABOUT.format(cluster=self.resources.cluster, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        if archive.left_out:
+            left_out = LeftOut(len(archive.left_out), tuple(archive.left_out))
+            self.problems.append(u.one_line(f"Left out of the archive: {left_out.text}."))
         lines = [f"Answered: {', '.join(self.answered) or 'no node'}.", *self.problems]
         archive.add("README.txt", "\n".join([about, *lines, ""]))
 

@@ -103,16 +103,19 @@ def test_links_and_names_that_no_file_of_a_run_has_are_left_out(master: Master) 
     Path(os.fsdecode(os.fsencode(run.file("model")) + b"/\xff")).write_text("")
     answer = master.answer("files", "r1", "model")
     assert [file["name"] for file in answer["files"]] == ["model/a"]
-    assert len(answer["left_out"]) == 7 and {"model/pipe", "model/link"} <= set(answer["left_out"])
+    left_out = [text.partition(" (")[0] for text in answer["left_out"]]
+    assert len(left_out) == answer["left_out_count"] == 7 and {"model/pipe", "model/link"} <= set(left_out)
     for name in range(100):
         os.symlink("/etc", run.file(f"model/link{name}"))
-    assert len(master.answer("files", "r1", "model")["left_out"]) == results.MOST_LEFT_OUT
+    answer = master.answer("files", "r1", "model")
+    assert (len(answer["left_out"]), answer["left_out_count"]) == (results.MOST_LEFT_OUT, 107)
 
 
 def test_a_place_that_is_a_link_is_left_out(master: Master) -> None:
     run = master.add("r1", "finished")
     os.symlink("/etc", run.file("model"))
-    assert master.answer("files", "r1", "model") == {"state": "finished", "files": [], "left_out": ["model"]}
+    answer = master.answer("files", "r1", "model")
+    assert answer["files"] == [] and answer["left_out"] == [f"model ({results.NO_FILE})"]
 
 
 def test_more_files_than_an_answer_holds_are_refused(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,3 +205,37 @@ def test_the_listing_of_an_unreadable_state_fails_in_a_sentence(run: Folder) -> 
     write(run, "result.json", content="[")
     with pytest.raises(UserError, match="is not JSON"):
         results.listing(run, "model")
+
+
+def test_what_git_or_ansible_would_run_commands_from_is_left_out(master: Master) -> None:
+    run = master.add("r1", "finished")
+    write(run, "model/.git/config", "model/gitfile/.git", "model/Ansible.cfg", "model/.envrc", "model/dcp/.metadata")
+    write(run, "model/a/HEAD", "model/a/refs/x", "model/a/w.pt", "model/B/HEAD", "model/b/objects/x")
+    answer = master.answer("files", "r1", "model")
+    sent = ["model/B/HEAD", "model/a/HEAD", "model/a/w.pt", "model/dcp/.metadata"]
+    assert [file["name"] for file in answer["files"]] == sent
+    left_out = [text.partition(" (")[0].removeprefix("model/") for text in answer["left_out"]]
+    assert left_out == [".envrc", ".git", "Ansible.cfg", "a/refs", "b/objects", "gitfile/.git"]
+    assert answer["left_out_count"] == len(left_out)
+
+
+def test_a_folder_that_is_left_out_is_counted_once_and_ten_thousand_files_are_no_error(master: Master) -> None:
+    run = master.add("r1", "finished")
+    write(run, "model/w.pt", *(f"model/.git/{number}" for number in range(10)))
+    write(run, *(f"model/.hidden-{number}" for number in range(10_000)))
+    answer = master.answer("files", "r1", "model")
+    assert [file["name"] for file in answer["files"]] == ["model/w.pt"]
+    assert (len(answer["left_out"]), answer["left_out_count"]) == (results.MOST_LEFT_OUT, 10_001)
+
+
+def test_checkpoints_that_are_still_written_are_not_named_as_left_out(master: Master) -> None:
+    run = master.add("r1", "running")
+    write(run, "checkpoints/step-1/.metadata", "checkpoints/step-1/__0_0.distcp", "checkpoints/step-1/.git/config")
+    write(run, "checkpoints/.tmp/.git/config", "checkpoints/.tmp/a")
+    answer = master.answer("files", "r1", "checkpoints")
+    assert [text.partition(" (")[0] for text in answer["left_out"]] == ["checkpoints/step-1/.git"]
+
+
+def test_a_run_whose_files_are_all_left_out_has_nothing(run: Folder) -> None:
+    write(run, "model/.git/config")
+    assert results.present(run) == {}

@@ -1,6 +1,7 @@
 """`deeplearning run files` and `run send`: what a run has written, for the operator's machine.
 
-Training code writes these files, so no link is followed, and what is no file is left out.
+Training code writes these files, so no link is followed. Special files, and names that would make a program on the
+operator's machine run commands, are left out.
 """
 
 from __future__ import annotations
@@ -9,35 +10,54 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 from deeplearning import safe_files
 from deeplearning.contract import run_files
 from deeplearning.contract.errors import UserError
+from deeplearning.contract.forbidden_names import NameFilter
 from deeplearning.runs import checkpoints
 from deeplearning.runs.folder import Folder
 from deeplearning.runs.views import state_of
 
 MOST_LEFT_OUT = 20
-"""Files that are named because they are left out."""
+"""Files that are named because they are left out. All of them are counted."""
+NO_FILE = "it is a link or a special file"
+NO_NAME = "its name is too long or has special characters"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file of a run, or a file or folder that is left out."""
+
+    name: str
+    reason: str = ""
+    """Why it is left out; empty if it is sent."""
 
 
 def listing(folder: Folder, what: str) -> dict[str, Any]:
-    """Return the files of one kind with their sizes, and the names of what is left out."""
+    """Return the files of one kind with their sizes, and the names and the number of what is left out."""
     root, state = os.path.realpath(folder.path), state_of(folder)
     files: list[dict[str, Any]] = []
     left_out: list[str] = []
-    for name in _names(root, what, left_out):
+    left_out_count = 0
+    for entry in _entries(root, what):
+        if entry.reason:
+            left_out_count += 1
+            if len(left_out) < MOST_LEFT_OUT:
+                left_out.append(f"{entry.name} ({entry.reason})")
+            continue
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            seen = os.lstat(f"{root}/{name}")
-            files.append({"name": name, "size": seen.st_size, "modified": seen.st_mtime_ns})
+            status = os.lstat(f"{root}/{entry.name}")
+            files.append({"name": entry.name, "size": status.st_size, "modified": status.st_mtime_ns})
         if len(files) > run_files.MOST_FILES:
             raise UserError(
                 f"Run {folder.id} has more than {run_files.MOST_FILES} files in its {what}: pack them on the master, "
                 f"into a file of its model/. Example: tar -cf {folder.path}/model/{what}.tar -C {folder.path} {what}"
             )
-    return {"state": state, "files": files, "left_out": left_out}
+    return {"state": state, "files": files, "left_out": left_out, "left_out_count": left_out_count}
 
 
 def present(folder: Folder) -> dict[str, str]:
@@ -45,40 +65,55 @@ def present(folder: Folder) -> dict[str, str]:
     root, folders = os.path.realpath(folder.path), {}
     for what in ("model", "checkpoints"):
         with contextlib.suppress(OSError):
-            if next(_names(root, what, []), None):
+            if any(not entry.reason for entry in _entries(root, what)):
                 folders[what] = folder.file(what)
     return folders
 
 
-def _names(root: str, what: str, left_out: list[str]) -> Iterator[str]:
-    names = (name for place in run_files.KINDS[what].places for name in _walk(root, place, left_out))
-    return _complete(root, names) if what == "checkpoints" else names
+def _entries(root: str, what: str) -> Iterator[_Entry]:
+    """Yield what a run has of one kind."""
+    names = NameFilter()
+    is_listed = _checkpoint_rule(root) if what == "checkpoints" else None
+    for place in run_files.KINDS[what].places:
+        for entry in _walk(root, place, names):
+            if is_listed is None or entry.name == place or is_listed(entry.name):
+                yield entry
 
 
-def _walk(root: str, name: str, left_out: list[str]) -> Iterator[str]:
-    """Yield the names of files at a place in a run's folder, and add those that are left out to the list."""
+def _walk(root: str, name: str, names: NameFilter) -> Iterator[_Entry]:
+    """Yield the files at a place in a run's folder. A folder that is left out is not opened."""
     path = f"{root}/{name}"
     # A trainer may remove its oldest checkpoints at any time.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         mode = os.lstat(path).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or not run_files.is_safe(name):
-            if len(left_out) < MOST_LEFT_OUT:
-                left_out.append(name)
-        elif stat.S_ISREG(mode):
-            yield name
-        else:
-            for entry in sorted(os.listdir(path)):
-                yield from _walk(root, f"{name}/{entry}", left_out)
+        reason = _refusal(name, mode, names)
+        if reason or stat.S_ISREG(mode):
+            yield _Entry(name, reason)
+            return
+        for child in sorted(os.listdir(path)):
+            yield from _walk(root, f"{name}/{child}", names)
 
 
-def _complete(root: str, names: Iterator[str]) -> Iterator[str]:
-    """Yield the names of files that belong to complete checkpoints, and of files that say which is the newest."""
+def _refusal(name: str, mode: int, names: NameFilter) -> str:
+    """Return why a file or folder is left out; empty if it is not."""
+    is_folder = stat.S_ISDIR(mode)
+    if not is_folder and not stat.S_ISREG(mode):
+        return NO_FILE
+    if not run_files.is_safe(name):
+        return NO_NAME
+    return names.accept(name, is_folder)
+
+
+def _checkpoint_rule(root: str) -> Callable[[str], bool]:
+    """Return whether a name belongs to a complete checkpoint, or is that of a file that says which is the newest."""
     stems = tuple(f"checkpoints/{name}" for name in checkpoints.complete(f"{root}/checkpoints"))
     # TensorFlow's and TensorPack's checkpoints are files whose names begin alike.
     beginnings = tuple(f"{stem}{sign}" for stem in stems for sign in "/.")
-    for name in names:
-        if name in stems or name.startswith(beginnings) or os.path.basename(name) in checkpoints.SIGNPOSTS:
-            yield name
+
+    def is_listed(name: str) -> bool:
+        return name in stems or name.startswith(beginnings) or os.path.basename(name) in checkpoints.SIGNPOSTS
+
+    return is_listed
 
 
 def send(folder: Folder, files: Sequence[Mapping[str, Any]], out: IO[bytes]) -> None:
@@ -109,5 +144,6 @@ def _sent(opened: IO[bytes], file: Mapping[str, Any], out: IO[bytes]) -> bytes:
         if is_new:
             out.write(data)
         at += len(data)
-    seen = os.fstat(opened.fileno())
-    return run_files.end(sha256.hexdigest(), (seen.st_size, seen.st_mtime_ns) != (file["size"], file["modified"]))
+    status = os.fstat(opened.fileno())
+    is_changed = (status.st_size, status.st_mtime_ns) != (file["size"], file["modified"])
+    return run_files.end(sha256.hexdigest(), is_changed)

@@ -165,14 +165,15 @@ def test_no_link_is_followed_on_the_master(run: Path, tmp_path: Path) -> None:
     (run / "model/key").symlink_to(tmp_path / "secret/key")
     (run / "model/folder").symlink_to(tmp_path / "secret")
     listing = results.list_files(Way("n"), "r1", "model")
-    assert listing.left_out == "model/folder, model/key"
+    reason = "it is a link or a special file"
+    assert listing.left_out.text == f"model/folder ({reason}), model/key ({reason})"
     assert {file.name for file in listing.files} == set(here(MODEL))
     # One that is put in the place of a folder after that is not followed either.
     shutil.rmtree(run / "model")
     (run / "model").symlink_to(tmp_path / "secret")
     stolen = results.RunFile("model/key", 6, 0)
     made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
-    made.run(results.Listing("finished", [stolen], ""))
+    made.run(results.Listing("finished", [stolen]))
     assert made.gone == ["model/key"] and content_of(tmp_path / "here") == {}
 
 
@@ -285,7 +286,7 @@ def test_what_is_malformed_is_no_file(program: Path, tmp_path: Path, sent: bytes
     install(program, f"#!/bin/sh\ncat {tmp_path}/answer\n")
     made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="answered `deeplearning run send` with something unexpected"):
-        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], ""))
+        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)]))
     assert not (tmp_path / "here/model").exists()
 
 
@@ -293,7 +294,7 @@ def test_more_than_was_asked_for_is_not_read(program: Path, tmp_path: Path) -> N
     install(program, """#!/bin/sh\nexec yes '{"at": 0, "bytes": 0}'\n""")
     made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="sends far more than is expected"):
-        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], ""))
+        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)]))
 
 
 def test_a_checksum_that_differs_is_noticed(program: Path, tmp_path: Path) -> None:
@@ -311,7 +312,7 @@ def test_a_lost_connection_says_how_it_resumes(program: Path, tmp_path: Path) ->
     install(program, f"#!/bin/sh\ncat {tmp_path}/answer; echo gone >&2; exit 255\n")
     made = results.Fetch(Way("n"), "r1", "model", LocalFolder(tmp_path / "here", "model", ignore), ignore)
     with pytest.raises(UserError, match="^The connection to n was lost: gone. Run the same command again"):
-        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)], ""))
+        made.run(results.Listing("finished", [results.RunFile("model/a", 3, 0)]))
     assert content_of(tmp_path / "here") == {".partial/model/model/a": b"abc"}
 
 
@@ -343,7 +344,8 @@ def test_a_run_without_such_files_is_answered_in_a_sentence(run: Path, tmp_path:
 
 def test_what_is_left_out_is_a_warning(run: Path, tmp_path: Path) -> None:
     (run / "model/link").symlink_to("/etc/passwd")
-    assert action(tmp_path)["warnings"] == ["Left out, as links and special files are not sent: model/link."]
+    (warning,) = action(tmp_path)["warnings"]
+    assert warning.startswith("Left out: model/link (it is a link or a special file). docs/getting-results-out.md ")
 
 
 def test_digests_are_of_whole_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.unit.actions import run_action
 from tests.unit.conftest import Account
-from tests.unit.plugins.runs.results_kit import MODEL, here, program_in, run_in
+from tests.unit.plugins.runs.results_kit import MODEL, here, program_in, run_in, write
 
 REGION = "eu-west-1"
 
@@ -66,3 +67,14 @@ def test_another_object_is_never_replaced(run: Path, bucket: Any, tmp_path: Path
 
 def test_a_bucket_that_does_not_exist_is_a_sentence(run: Path, aws: Account, tmp_path: Path) -> None:
     assert get(tmp_path, "s3://none")["msg"] == "The bucket none does not exist: create it first."
+
+
+def test_a_repository_does_not_come_in_two_parts(run: Path, bucket: Any, tmp_path: Path) -> None:
+    write(run / "model", {"HEAD": b"ref: refs/heads/main", "a/refs/x": b"1"})
+    assert get(tmp_path)["warnings"] == []
+    (run / "model/HEAD").unlink()
+    shutil.rmtree(run / "model/a")
+    write(run / "model", {"objects/x": b"1", "a/HEAD": b"ref: refs/heads/main"})
+    (warning,) = get(tmp_path)["warnings"]
+    assert warning.startswith("Left out: model/a/HEAD (") and "model/objects/x (" in warning
+    assert not {"results/r1/model/a/HEAD", "results/r1/model/objects/x"} & set(objects(bucket))
