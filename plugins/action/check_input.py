@@ -39,6 +39,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
     SECTIONS,
     TABLE,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_source
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -95,7 +96,7 @@ class ActionModule(Action):
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
         result["lock_version"] = self._check_lock(playbook, cluster)
-        return result | _train(checked, variables, result) if playbook == "train" else result
+        return _with_run(result, checked, variables) if playbook == "train" else result
 
     def _check_lock(self, playbook: str, cluster: Mapping[str, Any]) -> str:
         """Return the version of the cluster's lock, for playbooks that plan first and take the lock then.
@@ -187,6 +188,28 @@ def _changes(recorded: Mapping[str, Any], settings: Mapping[str, Any], cluster: 
             name: before[name] for name in sorted(compared) if before.get(name, now[name]) != now[name]
         },
     }
+
+
+def _with_run(result: Mapping[str, Any], checked: Validated, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of train.yml. What is not sent with the code is a warning, before any machine does anything."""
+    run = _train(checked, variables, result)
+    left_out = _left_out(run["options"])
+    warnings = [*result["warnings"]]
+    if left_out:
+        warnings.append(code_source.sentence(left_out))
+    return {**result, **run, "code_left_out": left_out, "warnings": warnings}
+
+
+def _left_out(options: Mapping[str, Any]) -> list[str]:
+    if not options["script_file"]:
+        return []
+    source = code_source.CodeSource(
+        options["script_file"],
+        options["sync"] or "",
+        options["requirements_file"],
+        tuple(options["code_include"] or ()),
+    )
+    return list(code_source.select(source).left_out)
 
 
 def _train(checked: Validated, variables: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
@@ -19,15 +18,11 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted 
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import (
     answers,
-    code_archive,
-    git_clone,
+    code_source,
     node_program,
-    requirements,
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.progress_bar import ProgressDisplay
 
-MOST_NAMES = 20
-"""of files that are not sent"""
 _NOTE = u.record(text=u.words)
 _PROGRESS = u.record(done=u.count, total=u.count)
 
@@ -40,7 +35,7 @@ class ActionModule(Action):
         host = str(self._task.delegate_to or task_vars.get("inventory_hostname", "the node"))
         way = node_program.Way.of_connection(self._connection, host, as_root=bool(self._play_context.become))
         left_out, content = _content(options)
-        warnings = {"warnings": [_left_out(left_out)]} if left_out else {}
+        warnings = {"warnings": [code_source.sentence(left_out)]} if left_out else {}
         with _open_stdin(options, content) as stdin:
             if options["writes"] and self.check_mode:
                 if options["raw"]:
@@ -105,27 +100,17 @@ def _content(options: Mapping[str, Any]) -> tuple[Sequence[str], bytes]:
     As input and not as words of the command: these can be read by all users of the node.
     """
     request = options["request"]
-    if not options["code"]:
+    code = options["code"]
+    if not code:
         return (), b"" if request is None else json.dumps(request).encode()
-    packed, version = _packed(options["code"])
-    sent = {**(request or {}), **version, "script": packed.script}
-    return packed.left_out, json.dumps(sent).encode() + b"\n" + packed.archive
+    packed, added = code_source.pack(_source(code))
+    sent = {**(request or {}), **added, "script": packed.script}
+    announced = set(code["announced"])
+    left_out = [name for name in packed.left_out if name not in announced]
+    return left_out, json.dumps(sent).encode() + b"\n" + packed.archive
 
 
-def _packed(code: Mapping[str, Any]) -> tuple[code_archive.Packed, dict[str, Any]]:
-    """Return the code, and what a repository adds to the request."""
-    source = git_clone.parse(code["script"])
-    if source is None:
-        folder = Path(code["folder"]) if code["folder"] else None
-        return code_archive.pack(Path(code["script"]).expanduser(), folder), {}
-    with git_clone.cloned(source) as (tree, repository):
-        keys: dict[str, Any] = {"repository": repository}
-        if code["requirements"]:
-            keys["requirements"] = requirements.read(tree / code["requirements"], tree)
-        return code_archive.pack(tree / source.path, tree), keys
-
-
-def _left_out(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    shown = ", ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
-    return u.one_line(f"Not sent with the code, as they may hold secrets: {shown}. Pass secrets with the option env.")
+def _source(code: Mapping[str, Any]) -> code_source.CodeSource:
+    return code_source.CodeSource(
+        code["script"], code["folder"] or "", code["requirements"], tuple(code["include"])
+    )

@@ -84,6 +84,11 @@ recorded:
   description: Whether the cluster has a record of its settings.
   returned: success
   type: bool
+code_left_out:
+  description: For train, the paths of files and folders that are not sent with the code, as they may hold secrets.
+  returned: success, for train
+  type: list
+  elements: str
 specified:
   description: The names of the settings that are given now, without the prefix.
   returned: success

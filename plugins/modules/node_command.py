@@ -30,7 +30,8 @@ options:
       - A script of the machine that Ansible runs on, or of a repository that is cloned there. It is sent after
         O(request), as a tar.gz, and O(request) gets its path in the archive as C(script).
       - What version control and Python keep for themselves (C(.git), C(__pycache__), C(.venv) and caches) is left out,
-        and so are files that usually hold secrets, such as C(.env) and private keys. A warning names these.
+        and so are files that usually hold secrets, such as C(.env), C(credentials.json) and private keys. A warning
+        names these.
     type: dict
     suboptions:
       script:
@@ -50,6 +51,18 @@ options:
           - The path of a file with requirements in the repository. O(request) gets their text as C(requirements).
         type: str
         default: ""
+      include:
+        description:
+          - Paths of files and folders to send although they may hold secrets, in the folder or in the repository.
+        type: list
+        elements: str
+        default: []
+      announced:
+        description:
+          - Paths of files and folders that were named before as left out. The warning does not repeat them.
+        type: list
+        elements: str
+        default: []
   stdin_file:
     description: A file of the machine that Ansible runs on, sent to the program's input instead of O(request).
     type: path

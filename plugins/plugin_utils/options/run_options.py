@@ -69,6 +69,13 @@ TABLE: Sequence[Option] = (
     Option("recipe_config", rr.config, "Changes to single settings of the recipe's script.", _TRAIN),
     Option("sync", rr.folder, "A folder of this machine to copy next to a script of this machine.", _TRAIN),
     Option(
+        "code_include",
+        r.list_of(r.text).such_as(["config/credentials.json"]),
+        "Files and folders to send with the code although their names or contents are those of secrets, by their paths "
+        "in the folder or repository. Without it, they stay on this machine.",
+        _TRAIN,
+    ),
+    Option(
         "script_args",
         rr.words.such_as(["--epochs", "2"]),
         "The script's arguments: a list, or a text that is split as a shell does. `{data}`, `{run}`, `{rank}`, "

@@ -202,6 +202,15 @@ def module_file(name: str, folder: str | None) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def code_folder(options: Mapping[str, Any]) -> Path | None:
+    """Return the folder of this machine that is sent with a script or a module; None if no folder is."""
+    if options.get("sync"):
+        return Path(options["sync"])
+    if options.get("module") and not options.get("script"):
+        return Path.cwd()
+    return None
+
+
 @dataclass(frozen=True)
 class Script:
     kind: str

@@ -15,7 +15,7 @@ from ...module_utils.contract.frameworks import ON_ONE_NODE
 from ...module_utils.contract.run_request import FIELDS, node_range
 from ...module_utils.plan.gpus import GpuTable, check_members
 from ..runs import requirements
-from .run_readers import locate_script, module_file
+from .run_readers import code_folder, locate_script, module_file
 
 Options = Mapping[str, Any]
 
@@ -38,7 +38,8 @@ def complete(options: Options, efs_mount: str) -> dict[str, Any]:
     result["requirements"], result["requirements_file"] = None, ""
     if options["requirements"]:
         in_repository = script is not None and script.kind == "git"
-        result |= requirements.locate(options["requirements"], efs_mount, in_repository)
+        folder = code_folder(options)
+        result |= requirements.locate(options["requirements"], efs_mount, in_repository, folder)
     return result
 
 

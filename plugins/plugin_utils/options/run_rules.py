@@ -19,7 +19,7 @@ from . import recipes
 from .option import Validated, validate
 from .readers import InvalidOption, is_empty
 from .run_options import options_of
-from .run_readers import DATASETS, locate_script, module_file
+from .run_readers import DATASETS, code_folder, locate_script, module_file
 
 Options = Mapping[str, Any]
 Rule = Callable[[Options], Iterable[str]]
@@ -91,7 +91,8 @@ def _sweep(options: Options) -> Iterable[str]:
 
 def _resume(options: Options) -> Iterable[str]:
     resume = options.get("resume")
-    for name in ("run_id", "framework", "distribution", "script", "module", "sync", "recipe", "runs_dir"):
+    names = ("run_id", "framework", "distribution", "script", "module", "sync", "code_include", "recipe", "runs_dir")
+    for name in names:
         if resume and options.get(name):
             yield f"{name} is given together with resume: {resume} continues as the run that it is, leave it out"
 
@@ -131,12 +132,25 @@ def _script(options: Options, efs_mount: str) -> Iterable[str]:
         yield f"sync is {sync}: it goes along with a script of this machine, and script is {shown}"
 
 
+def _code_include(options: Options) -> Iterable[str]:
+    include = options.get("code_include")
+    if not include or options.get("resume"):
+        return
+    in_repository = git_clone.parse(options.get("script") or "") is not None
+    if not in_repository and code_folder(options) is None:
+        yield (
+            f"code_include is {', '.join(include)}: no folder and no repository is sent that could have it. Name the "
+            f"folder. Example: {_example('sync')}"
+        )
+
+
 def _requirements(options: Options, efs_mount: str) -> Iterable[str]:
     """Yield why the file with the requirements cannot be used. One in a repository is read when that is cloned."""
     try:
         if options.get("requirements"):
             in_repository = git_clone.parse(options.get("script") or "") is not None
-            requirements.locate(options["requirements"], efs_mount, in_repository)
+            folder = code_folder(options)
+            requirements.locate(options["requirements"], efs_mount, in_repository, folder)
     except UserError as error:
         yield str(error)
 
@@ -170,7 +184,7 @@ def _health_framework(options: Options) -> Iterable[str]:
 
 _HEALTH: Sequence[Rule] = (_health_framework, _request)
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "train": (_framework, _request, _sweep, _resume, _data_source),
+    "train": (_framework, _request, _sweep, _resume, _data_source, _code_include),
     "health": _HEALTH,
     "site": _HEALTH,
     "emr": _HEALTH,

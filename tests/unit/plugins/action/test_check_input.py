@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -396,3 +397,36 @@ def test_a_bucket_of_another_account_is_no_record(aws: Account, monkeypatch: pyt
     )
     check("status", **SETTINGS)
     assert seen == [(BUCKET, "settings.json", "123456789012", recorded_settings.LARGEST)]
+
+
+def test_what_is_not_sent_with_the_code_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    for name in ("train.py", "credentials.json", "a.tfstate", "config/secrets.yml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    code = {"script": str(tmp_path / "train.py"), "sync": str(tmp_path)}
+    result = check("train", **SETTINGS, framework="pytorch", **code)
+    assert result["code_left_out"] == ["a.tfstate", "config/secrets.yml", "credentials.json"], result
+    warning = str(result["warnings"][-1])
+    assert warning.startswith("Not sent with the code, as they may hold secrets: a.tfstate, config/secrets.yml, cred")
+    result = check("train", **SETTINGS, framework="pytorch", **code, code_include=["config", "a.tfstate"])
+    assert result["code_left_out"] == ["credentials.json"]
+    refused = check("train", **SETTINGS, framework="pytorch", **code, code_include=["none"])
+    assert refused["failed"] and refused["msg"].startswith("code_include is none, and nothing of that path can be sent")
+    without = check("train", **SETTINGS, framework="pytorch", script=code["script"], code_include="a.tfstate")
+    assert "no folder and no repository is sent that could have it" in without["msg"]
+    assert check("train", **SETTINGS, framework="pytorch")["code_left_out"] == []
+
+
+def test_a_repository_is_looked_at_before_anything_is_done(tmp_path: Path) -> None:
+    for name in ("train.py", ".env", "outside.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "requirements.txt").write_text("-r ../own.txt")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    script = f"git+{tmp_path}@main:train.py"
+    assert check("train", **SETTINGS, framework="pytorch", script=script)["code_left_out"] == [".env"]
+    included = check("train", **SETTINGS, framework="pytorch", script=script, code_include=[".env"])
+    assert included["code_left_out"] == []
+    refused = check("train", **SETTINGS, framework="pytorch", script=script, requirements="requirements.txt")
+    assert "its line 1 includes ../own.txt, which is not in the repository" in refused["msg"]

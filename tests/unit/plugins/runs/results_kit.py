@@ -61,3 +61,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 def here(files: dict[str, bytes], place: str = "model") -> dict[str, bytes]:
     return {f"{place}/{name}": content for name, content in files.items()}
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if not path.is_dir()}

@@ -13,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, code_archive, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
+from tests.unit.plugins.runs.code_kit import unpacked
 from tests.unit.plugins.runs.connection_kit import Connection, lines_of
 
 
@@ -146,11 +147,6 @@ def test_a_raw_result_is_what_was_printed_however_it_ends(
     write(program, script)
     returned = node_program.raw(Way("n"), ["health", "check"])
     assert returned | result == returned
-
-
-def unpacked(packed: code_archive.Packed) -> dict[str, tarfile.TarInfo]:
-    with tarfile.open(fileobj=BytesIO(packed.archive)) as archive:
-        return {member.name: member for member in archive}
 
 
 def test_a_script_goes_alone_or_with_its_folder(tmp_path: Path) -> None:

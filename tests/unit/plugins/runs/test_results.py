@@ -19,7 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.result_targets import LocalFolder
 
 from tests.unit.actions import run_action
-from tests.unit.plugins.runs.results_kit import MODEL, here, install, program_in, run_in, write
+from tests.unit.plugins.runs.results_kit import MODEL, content_of, here, install, program_in, run_in, write
 
 
 @pytest.fixture
@@ -46,10 +46,6 @@ class Display:
 
 def ignore(what: str, done: int, total: int) -> None:
     """Show nothing."""
-
-
-def content_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if not path.is_dir()}
 
 
 def fetch(to: Path, what: str = "model", display: Display | None = None) -> results.Fetch:

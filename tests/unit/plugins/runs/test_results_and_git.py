@@ -15,8 +15,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import logs
 
 from tests.unit.actions import run_action
-from tests.unit.plugins.runs.results_kit import MODEL, here, install, program_in, run_in, write
-from tests.unit.plugins.runs.test_results import content_of
+from tests.unit.plugins.runs.results_kit import MODEL, content_of, here, install, program_in, run_in, write
 
 REPOSITORY = {"HEAD": b"ref: refs/heads/main\n", "objects/info/packs": b"\n", "refs/heads/keep": b""}
 HARMLESS = {"weights/model.pt": b"weights", "checkpoint/.metadata": b"metadata", "Config": b"1", "config.json": b"{}"}

@@ -12,9 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.deeplearning.aws.plugins.action import node_command
 from ansible_collections.deeplearning.aws.plugins.action.node_command import ActionModule
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, node_program
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_archive, code_source, node_program
 
 ROOT = Path(__file__).resolve().parents[4]
 Send = Callable[..., dict[str, Any]]
@@ -61,12 +60,12 @@ def send(tmp_path: Path, efs: Path, monkeypatch: pytest.MonkeyPatch) -> Send:
     for name in ("train.py", "refused.py", "models/net.py"):
         (tmp_path / "src" / name).write_text(name)
 
-    def run(script: str = "train.py", check: bool = False) -> dict[str, Any]:
+    def run(script: str = "train.py", check: bool = False, **code: list[str]) -> dict[str, Any]:
         file = {"script": f"{tmp_path}/src/{script}", "folder": f"{tmp_path}/src"}
         arguments = {
             "words": ["run", "create", "--code", "-"],
             "request": {"framework": "pytorch", "environment": {"SECRET": "two\nlines"}},
-            "code": {"script": script} if script.startswith("git+") else file,
+            "code": {**({"script": script} if script.startswith("git+") else file), **code},
             "writes": True,
         }
         task = SimpleNamespace(args=arguments, async_val=0, check_mode=check, delegate_to=None, action="node_command")
@@ -104,7 +103,10 @@ def test_a_script_of_a_repository_is_sent_as_a_folder_is(send: Send, efs: Path, 
     files = {str(path.relative_to(efs / "code")) for path in (efs / "code").rglob("*") if path.is_file()}
     assert files == {"train.py", "refused.py", "models/net.py"}
     (warning,) = sent["warnings"]
-    assert warning == ("Not sent with the code, as they may hold secrets: .env. Pass secrets with the option env.")
+    assert warning == (
+        "Not sent with the code, as they may hold secrets: .env. Pass secrets with the option env. To send a file "
+        """nevertheless: -e '{"code_include": [".env"]}'"""
+    )
 
 
 def test_a_link_to_a_script_is_sent_with_the_script(send: Send, efs: Path, tmp_path: Path) -> None:
@@ -132,8 +134,24 @@ def test_a_script_may_be_named_from_the_home_folder(
     send: Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    packed, _repository = node_command._packed({"script": "~/src/train.py", "folder": ""})
+    packed, _repository = code_source.pack(code_source.CodeSource("~/src/train.py"))
     assert packed.script == "train.py"
+
+
+def test_what_was_named_before_is_not_named_again(send: Send, efs: Path, tmp_path: Path) -> None:
+    for name in ("a.pem", "credentials.json", "secrets.yml"):
+        (tmp_path / f"src/{name}").write_text("x")
+    (warning,) = send(announced=["a.pem"], include=["secrets.yml"])["warnings"]
+    assert warning.startswith("Not sent with the code, as they may hold secrets: credentials.json. ")
+    assert (efs / "code/secrets.yml").exists()
+    assert not {"a.pem", "credentials.json"} & set(os.listdir(efs / "code"))
+
+
+def test_what_is_included_of_a_repository_is_sent(send: Send, efs: Path, repository: str) -> None:
+    sent = send(f"git+{repository}@main:train.py", include=[".env"])
+    assert "warnings" not in sent and (efs / "code/.env").read_text() == "TOKEN=s3cret"
+    missing = send(f"git+{repository}@main:train.py", include=["none.pem"])
+    assert missing["failed"] and "code_include is none.pem, and nothing of that path can be sent" in missing["msg"]
 
 
 def test_in_check_mode_it_is_packed_and_nothing_is_sent(send: Send, efs: Path) -> None:
@@ -185,7 +203,7 @@ def test_a_node_without_the_program_is_a_sentence(send: Send, efs: Path, monkeyp
 
 def test_an_archive_that_does_not_unpack_leaves_nothing(send: Send, efs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = code_archive.Packed(b"broken", "train.py")
-    monkeypatch.setattr(code_archive, "pack", lambda script, folder: broken)
+    monkeypatch.setattr(code_archive, "pack", lambda script, folder, include: broken)
     sent = send()
     assert sent["failed"] and "cannot be unpacked in" in sent["msg"] and "Traceback" not in sent["msg"]
     assert os.listdir(efs / "runs/red/.incoming") == []
