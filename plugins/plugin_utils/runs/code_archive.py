@@ -121,6 +121,12 @@ def _select(script: Path, folder: Path | None, include: Sequence[str]) -> Conten
         )
     name = _script_name(script, folder)
     files[name] = script.resolve()
+    # Other people may have made the link. A file that is named itself is meant.
+    if script.is_symlink() and is_secret_path(files[name]):
+        raise UserError(
+            f"script is {script}, a link to {files[name]}, whose name is that of a file with secrets: name "
+            "the script itself."
+        )
     size = sum(path.lstat().st_size for path in files.values())
     if size > MOST_BYTES:
         raise UserError(

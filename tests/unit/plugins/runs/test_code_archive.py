@@ -106,3 +106,16 @@ def test_a_path_at_which_nothing_can_be_sent_is_refused(tmp_path: Path, text: st
         code_archive.pack(folder / "train.py", folder, [text])
     with pytest.raises(UserError, match="without a folder only the script is sent"):
         code_archive.pack(folder / "train.py", None, [text])
+
+
+def test_a_script_that_is_a_link_to_a_secret_is_refused(tmp_path: Path) -> None:
+    for name in ("home/.aws/credentials", "home/.ssh/train.py", "project/lib.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    script = tmp_path / "project/train.py"
+    for target in ("../home/.aws/credentials", "../home/.ssh/train.py"):
+        script.unlink(missing_ok=True)
+        script.symlink_to(target)
+        for folder in (None, tmp_path / "project"):
+            with pytest.raises(UserError, match="a link to .*, whose name is that of a file with secrets"):
+                code_archive.pack(script, folder)
