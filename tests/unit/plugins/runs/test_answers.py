@@ -60,6 +60,7 @@ VALID: dict[str, dict[str, Any]] = {
         "state": "running",
         "files": [{"name": "model/a", "size": 3, "modified": -1}],
         "left_out": ["model/link"],
+        "left_out_count": 1,
     },
     "run create": {"run_id": "mine", "warnings": []},
     "tensorboard check": {"installed": True},
@@ -83,7 +84,7 @@ OPTIONAL = {
     *("requirements", "data", "local_copy", "nodes", "processes_per_node", "servers", "processor", "progress"),
     *("as_module", "runs"),
     *("evaluation", "right", "val_accuracy", "average_precision", "reason", "stalled_seconds"),
-    *("requested_by", "requested_at"),
+    *("requested_by", "requested_at", "left_out_count"),
     *("cost", "so_far", "at_end"),
     # Made here, of the others.
     "text",
