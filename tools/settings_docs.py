@@ -38,6 +38,13 @@ PLAYBOOKS_INTRODUCTION = (
     "command line breaks: it splits at spaces. So write lists and maps in JSON, `-e '{\"sweep\": [1, 2]}'`, or in a "
     "file, `-e @run.yml`. Other unknown names have no effect, and a warning says so. In a checkout the daily ones have "
     "a short name as well, such as `train.yml`.",
+    "Ansible leaves out plays and tasks because of `--limit`, `--tags`, `--skip-tags` and `--start-at-task`, and still "
+    "returns 0. So a playbook refuses them if they would leave out a part of it, wherever they come from: the command "
+    "line, `ansible.cfg` or the environment. `configure` alone has a meaning for one: `--limit deeplearning-worker2` "
+    "configures that machine only. A `--limit` that selects everything, and tags that no task here has, are accepted. "
+    "The inventory plugin checks this. With an inventory of another plugin alone (`-i host,`) a playbook that did "
+    "nothing says so and fails, if `ansible.cfg` enables the callback `deeplearning.aws.short`. Without that "
+    "callback too, Ansible returns 0.",
 )
 
 

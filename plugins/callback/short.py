@@ -21,6 +21,8 @@ description:
   - Tasks that change nothing, skipped hosts and included files are not printed. A task whose name tells that it takes
     minutes is printed when it starts.
   - The recap is printed if something has failed. Otherwise a playbook that took longer ends with its time.
+  - If no task of a playbook of this collection ran, because of C(--limit) or C(--tags) for example, it says so, and
+    C(ansible-playbook) returns 2.
   - Lines are written as things happen, into a file or a pipe as well.
   - With C(-v) it prints all that P(ansible.builtin.default#callback) prints.
 extends_documentation_fragment:
@@ -46,6 +48,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.tables import join_names
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import failure_text, is_rescued
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.run_events import clock
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import one_line
 
@@ -73,6 +76,12 @@ ROLES: Mapping[str, str] = {
     "training_run": "run",
 }
 """What the collection's roles create or change, for people."""
+FAILED = 2
+"""Ansible's exit code if a task has failed."""
+NOTHING_DONE = (
+    "Nothing was done: no task of this playbook ran. It works on localhost and on the machines of the cluster, and its "
+    "tasks have no tags: run it without --limit, --tags, --skip-tags and --start-at-task."
+)
 REPORTS = "follow_run"
 """The action of a role that prints for a long time, so that the changes before it have their line first."""
 
@@ -105,7 +114,7 @@ class RoleChanges:
 def unless_verbose(plugin: type[DefaultCallback]) -> type[DefaultCallback]:
     """With -v, let ansible.builtin.default print instead: by each method that the class has of it."""
     for name, method in list(vars(plugin).items()):
-        if name.startswith(("v2_", "_task_start")):
+        if name.startswith(("v2_", "_task_start")) and name != "v2_playbook_on_stats":
             setattr(plugin, name, _chosen(method))
     return plugin
 
@@ -243,6 +252,16 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._show(line, color, stderr=self.get_option("display_failed_stderr"))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
+        if self._display.verbosity:
+            super().v2_playbook_on_stats(stats)
+        else:
+            self._print_end(stats)
+        if not stats.processed and command_line.is_of_this_collection():
+            self._display.display(NOTHING_DONE, color=C.COLOR_ERROR, stderr=True)
+            # Ansible turns an exception of a callback into a warning, and returns 0 if no task has failed.
+            raise SystemExit(FAILED)
+
+    def _print_end(self, stats: Any) -> None:
         self._end_failure()
         self._begin_role(RoleChanges())
         self._play_line = ""

@@ -29,6 +29,11 @@ description:
     cluster in playbooks. Extra vars of these names win over environment variables, and these over the file.
     C(deeplearning_folder) and C(deeplearning_connection) are O(folder) and O(connection), and C(deeplearning_region)
     is the region that was read.
+  - It refuses C(--limit), C(--tags), C(--skip-tags) and C(--start-at-task) for playbooks of this collection if they
+    would leave out a part of the playbook, because Ansible would return 0 without doing that part. The playbook
+    C(configure) works on the machines that C(--limit) selects. Ansible fails because of the refusal if
+    C(any_unparsed_is_failed) is set in C([inventory]) of C(ansible.cfg), as in this collection's own. The plugin cannot
+    refuse anything if only inventories of other plugins are read, such as C(-i host,).
   - One command reads one selection. A second file that selects another cluster, region, profile or role is refused,
     because hosts of both would have the same names.
   - If no cluster has the name, the groups are empty. If AWS cannot be queried, they are empty too and a warning says
@@ -166,7 +171,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws, AwsError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members import hosts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.host_keys import ssh_files
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line, play_selection
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.membership import clusters_from, read_records
 
 
@@ -180,17 +185,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path)
         self._read_config_data(path)
+        self._refuse(self._left_out())
         options = {name: self.get_option(name) for name in hosts.OVERRIDES}
         target = hosts.resolve_options(options, self._vars, os.environ)
         self._folder = Path(self.get_option("folder")).expanduser().absolute()
         if not target["clusters"]:
             raise AnsibleParserError("cluster is empty: give the cluster's name. Example: -e cluster_name=red")
         selected = hosts.selection(target)
-        problem = hosts.second_selection(path, selected, self.inventory.groups["all"].vars)
-        if problem:
-            # Where Ansible only warns of it (any_unparsed_is_failed), playbooks fail.
-            self.inventory.set_variable("all", hosts.REFUSED, problem)
-            raise AnsibleParserError(problem)
+        self._refuse(hosts.second_selection(path, selected, self.inventory.groups["all"].vars))
         self._set_variables({**selected, hosts.READ_REGION: target["region"]})
         try:
             records = self._records(target, path, cache)
@@ -198,6 +200,39 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self._report(str(problem))
         else:
             self._populate(records, target["clusters"])
+            self._refuse(self._left_out_machines())
+
+    def _refuse(self, problem: str) -> None:
+        if problem:
+            # Where Ansible only warns of it (any_unparsed_is_failed), playbooks fail.
+            self.inventory.set_variable("all", hosts.REFUSED, problem)
+            raise AnsibleParserError(problem)
+
+    def _left_out(self) -> str:
+        """Return why an option such as --limit or --tags is refused, and take a --limit that the playbook applies."""
+        playbooks, options = command_line.own_playbooks(), command_line.play_options()
+        refusals = play_selection.refusals(playbooks, options, self._has_localhost())
+        if not refusals and options.limit and play_selection.takes_limit(playbooks):
+            command_line.take_limit(options.limit)
+        return " ".join(refusals)
+
+    def _has_localhost(self) -> bool:
+        """Return whether a source of this command line makes localhost a host of the inventory, which `all` has."""
+        lists = [source for source in command_line.inventories() if "," in source]
+        names = {name.strip() for source in lists for name in source.split(",")}
+        return "localhost" in names or "localhost" in self.inventory.hosts
+
+    def _left_out_machines(self) -> str:
+        """Return why a --limit is refused that leaves out machines on which the playbook works."""
+        groups = self.inventory.get_groups_dict()
+        members = {*groups["cluster"], *groups["joining"]}
+        machines = [
+            play_selection.Target(host.name, frozenset(group.name for group in host.get_groups()))
+            for host in self.inventory.hosts.values()
+            if host.name in members
+        ]
+        limit = command_line.play_options().limit
+        return " ".join(play_selection.machine_refusals(command_line.own_playbooks(), limit, machines))
 
     def _set_variables(self, variables: dict[str, Any]) -> None:
         """Set these for all hosts, and the variables of groups; create the groups that always exist."""
@@ -205,6 +240,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             self.inventory.set_variable("all", variable, value)
         self.inventory.set_variable("all", "deeplearning_folder", str(self._folder))
         self.inventory.set_variable("all", "deeplearning_connection", self.get_option("connection"))
+        if command_line.taken_limit():
+            self.inventory.set_variable("all", "deeplearning_limit", command_line.taken_limit())
         for group in hosts.GROUPS:
             self.inventory.add_group(group)
         self.inventory.add_child("cluster", "master")

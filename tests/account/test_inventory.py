@@ -140,3 +140,36 @@ def test_a_tag_is_never_run(account: Account, red: Fleet) -> None:
     assert "ansible_user" not in listing["_meta"]["hostvars"]["deeplearning-master"]
     assert listing["_meta"]["hostvars"]["deeplearning-master"]["composed"] == f"{master}1"
     assert not (account.folder / "run").exists()
+
+
+SSH = """\
+#!/bin/sh
+# The login to the master is the only command without Ansible's options.
+case "$*" in *ansible*|*ControlMaster*) echo "no machine is there" >&2; exit 255;; esac
+"""
+
+
+def test_configure_works_on_the_machines_of_its_limit(account: Account, red: Fleet) -> None:
+    """No machine can be reached, so Ansible names those that the playbook has tried to configure."""
+    with_file_system(red)
+    red.report(red.id(1), "master")
+    for worker in (2, 3):
+        red.report(red.id(worker), "worker")
+    red.rank()
+    ssh = account.folder / "bin/ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    account.environment["PATH"] = f"{ssh.parent}:{account.environment['PATH']}"
+    file = account.folder / "red.deeplearning.yml"
+    file.write_text(json.dumps({"plugin": "deeplearning.aws.cluster", "cluster": "red", "folder": str(account.folder)}))
+
+    ran = account.play("playbooks/configure.yml", "-i", str(file), "--limit", "deeplearning-worker2")
+    # Ansible's code for unreachable hosts.
+    assert ran.code == 4
+    assert "fatal: [deeplearning-worker2]: UNREACHABLE!" in ran.output
+    assert "fatal: [deeplearning-worker3]" not in ran.output and "fatal: [deeplearning-master]" not in ran.output
+
+    ran = account.play("playbooks/configure.yml", "-i", str(file), "--limit", "deeplearning-worker9,localhost")
+    assert ran.code == 2
+    assert "--limit deeplearning-worker9,localhost selects no machine of the cluster" in " ".join(ran.output.split())

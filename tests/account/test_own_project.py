@@ -82,6 +82,8 @@ def test_a_project_begins_in_an_empty_folder(account: Account, project: Project)
     assert list(before) == FILES
     code, output = project.play("deeplearning.aws.plan")
     assert code and "cluster_ssh_allowed_cidrs is not given" in output and "TASK [" not in output, output
+    code, output = project.run("ansible-playbook", "deeplearning.aws.destroy", "-edestroy=team", "--limit", "workers")
+    assert code and "--limit workers leaves out localhost" in " ".join(output.split()), output
 
     settings = project.folder / "inventory/group_vars/all.yml"
     account.wants("team")

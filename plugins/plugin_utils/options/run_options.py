@@ -401,7 +401,8 @@ PLAYBOOKS = {
     "emr": "Does the same with EMR's machines.",
     "plan": "Checks the settings against the account, and prints what would be created and its price. Changes nothing.",
     "provision": "Creates the resources in AWS, and waits for the machines: the first part of `site.yml`.",
-    "configure": "Configures all machines by ssh, for example after something on them was changed by hand.",
+    "configure": "Configures all machines by ssh, or those that `--limit` selects, for example after something on them "
+    "was changed by hand.",
     "status": "Describes the cluster on one screen, or with `run_id` a run.",
     "health": "Checks each node and its connections to the others.",
     "train": "Starts a run and follows it.",

@@ -72,11 +72,12 @@ ALLOWED = {
     ("playbooks/train.yml", "{{ item }}"),
     # The operator's own choice of hosts, or the inventory's groups.
     ("playbooks/node.yml", "{{ node_hosts | default('cluster:joining') }}"),
-    # Groups of the inventory, or none.
+    # Groups and names of the inventory, or none.
     ("playbooks/configure.yml",
      "{{ 'master' if hostvars['localhost']['configure_hosts'] | default('') else 'all:!all' }}"),
     ("playbooks/configure.yml",
-     "{{ 'cluster:joining' if hostvars['localhost']['configure_hosts'] | default('') else 'all:!all' }}"),
+     "{{ (hostvars['localhost']['configure_selected'] if hostvars['localhost']['configure_hosts'] | default('') "
+     "else []) | join(',') or 'all:!all' }}"),
     # One of two words.
     ("playbooks/configure.yml", "{{ 'configured' if __applied['listed'] else 'unlisted' }}"),
     # The folder that the inventory's file names, with the cluster's name; a script and a folder of the command line.
@@ -231,11 +232,13 @@ LOOKED_UP = {
     "ansible.builtin.file": ("framework_name ~ '/", "__collection ~ '/"),
     "ansible.builtin.fileglob": ("__cluster_env_sources",),
     "ansible.builtin.config": ("'COLLECTIONS_PATHS'",),
+    "ansible.builtin.inventory_hostnames": ("deeplearning_limit",),
     "ansible.builtin.vars": ("__framework ~ '_source'",),
     "vars": ("'for'",),
 }
 """What lookups read: files of this repository (the role framework refuses other names than its own), the sources of a
-framework of ours, a variable whose name is a word of Python, and where Ansible searches for collections."""
+framework of ours, a variable whose name is a word of Python, where Ansible searches for collections, and the names of
+the inventory that --limit selects."""
 
 
 def test_lookups_read_files_of_this_repository_alone() -> None:

@@ -511,3 +511,73 @@ def test_a_thousand_machines_are_asked_for_once(answer: Any, read: Any) -> None:
     inventory = read()
     assert len(members(inventory, "cluster")) == 1024
     assert len(fake.queries) == 1
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Stands in for the command line of ansible-playbook."""
+
+    def set_options(playbook: str, **options: Any) -> None:
+        monkeypatch.setattr(context, "CLIARGS", ImmutableDict(args=(playbook,), **options))
+
+    return set_options
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"subset": "workers"}, "--limit workers leaves out localhost"),
+        ({"tags": ("iam",)}, "--tags iam"),
+        ({"skip_tags": ("all",)}, "--skip-tags all"),
+        ({"start_at_task": "Remove"}, "--start-at-task Remove"),
+    ],
+)
+def test_what_leaves_out_our_tasks_is_refused_before_any_call(
+    options: dict[str, Any], sentence: str, answer: Any, read: Any, command: Any
+) -> None:
+    fake = answer(MASTER)
+    command("deeplearning.aws.destroy", **options)
+    with pytest.raises(AnsibleError, match=f"^{sentence}"):
+        read()
+    assert not fake.logins
+    # Other people's playbooks have tags, and plays for other hosts.
+    command("theirs.yml", **options)
+    read()
+    # Nothing runs.
+    command("deeplearning.aws.destroy", **options, listtasks=True)
+    read()
+
+
+def test_a_limit_that_leaves_out_a_machine_of_the_playbook_is_refused(answer: Any, read: Any, command: Any) -> None:
+    answer(MASTER, instance(2, rank="2"), instance(3))
+    joining = instance(3)["InstanceId"]
+    command("deeplearning.aws.stop", subset="localhost,workers")
+    with pytest.raises(AnsibleError, match=f"leaves out deeplearning-master, {joining}, and deeplearning.aws.stop"):
+        read()
+    command("deeplearning.aws.stop", subset="localhost:cluster:joining")
+    read()
+    command("deeplearning.aws.destroy", subset="localhost")
+    read()
+
+
+def test_configure_is_passed_the_limit_in_the_place_of_ansible(
+    answer: Any, read: Any, command: Any, tmp_path: Path
+) -> None:
+    answer(MASTER, instance(2, rank="2"))
+    limit = tmp_path / "nodes.retry"
+    limit.write_text("deeplearning-worker2\n\n")
+    command("deeplearning.aws.configure", subset=f"@{limit}:!zone_b")
+    for _again in range(2):
+        assert of_all(read(), "deeplearning_limit") == ["deeplearning-worker2", "!zone_b"]
+        assert context.CLIARGS["subset"] is None
+    command("deeplearning.aws.configure", subset=None)
+    assert of_all(read(), "deeplearning_limit") is None
+    command("deeplearning.aws.configure", subset=f"@{tmp_path}/missing")
+    with pytest.raises(AnsibleError, match="The file of --limit cannot be read: .*missing"):
+        read()
+
+
+def test_a_localhost_of_the_inventory_is_in_all(answer: Any, read: Any, command: Any) -> None:
+    answer(MASTER)
+    command("deeplearning.aws.plan", subset="all", inventory=("localhost,", "inventory"))
+    read()
