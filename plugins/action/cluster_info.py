@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ class ActionModule(Action):
     _requires_connection = False
 
     def handle(self, options: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        if options["failure"]:
+            return self._describe_failure(options, task_vars)
         folder = _folder(task_vars)
         aws = Aws.from_options(options)
         if options["show"] == "logs":
@@ -91,7 +94,7 @@ class ActionModule(Action):
             lines += data_bucket.describe(aws)
         else:
             file = Path(options["file"] or folder / f"{options['cluster']}.json").expanduser()
-            lines = self._save(described, owned, file, bool(options["failure"]))
+            lines = self._save(described, owned, file)
             if options["format"] == "json":
                 lines = [json.dumps(described, indent=2, sort_keys=True)]
         # Ansible's display passes nothing on that would clear a terminal.
@@ -138,6 +141,26 @@ class ActionModule(Action):
         if problem:
             raise UserError(problem)
 
+    def _describe_failure(self, options: Mapping[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """Print what a failed playbook has left, as far as it can be read.
+
+        The task runs in a `rescue`, so an error here would hide the reason of the failure: it is printed instead.
+        """
+        cluster = options["cluster"]
+        try:
+            folder = _folder(task_vars)
+            file = Path(options["file"] or folder / f"{cluster}.json").expanduser()
+            aws = Aws.from_options(options)
+            resources, unread = ResourceReader(aws, cluster).read_readable()
+            described, unread_facts = _failure_summary(aws, resources, options, folder)
+            lines = self._save(described, resources, file, [*unread, *unread_facts])
+        except Exception as error:
+            sentence = str(error) if isinstance(error, UserError) else repr(error)
+            self.show(summary.unread_failure_lines(cluster, sentence, repeat_options()))
+            return {"changed": False, "clusters": {}}
+        self.show(lines)
+        return {"changed": False, "clusters": {cluster: described}}
+
     def _collect_logs(self, aws: Aws, options: Mapping[str, Any], folder: Path, connection: str) -> dict[str, Any]:
         """Write an archive of logs. The file does not count as a change of the cluster."""
         cluster = options["cluster"]
@@ -166,15 +189,20 @@ class ActionModule(Action):
         self.show(logs.result_lines(cluster, file, collector))
         return {**result, "archive": str(file), "answered": collector.answered, "problems": collector.problems}
 
-    def _save(self, described: dict[str, Any], resources: ClusterResources, file: Path, failed: bool) -> list[str]:
-        """Write the summary to its file, and return it as text. The file does not count as a change of the cluster."""
+    def _save(
+        self, described: dict[str, Any], resources: ClusterResources, file: Path, unread: list[str] | None = None
+    ) -> list[str]:
+        """Write the summary to its file, and return it as text. The file does not count as a change of the cluster.
+
+        `unread`: what could not be read about a cluster whose playbook has failed; None: none has failed.
+        """
         if not self.check_mode:
             try:
                 write_if_changed(str(file), json.dumps(described, indent=2, sort_keys=True) + "\n", 0o600)
             except OSError as error:
                 self._display.warning(f"The summary cannot be written to {file}: {error.strerror}.")
-        if failed:
-            return summary.failure_lines(described, resources, str(file) if file.exists() else "")
+        if unread is not None:
+            return summary.failure_lines(described, resources, str(file) if file.exists() else "", unread)
         details = status.lines(described) if "members" in described else None
         lines = summary.summary_lines(described, resources, str(file) if file.exists() else "", details)
         # Commands are typed in this folder. In the JSON paths stay absolute.
@@ -186,19 +214,10 @@ def _summary(
 ) -> dict[str, Any]:
     ssh_config = host_keys.ssh_files(folder, resources.cluster)[1]
     history = GroupHistory(aws)
-    context = summary.Context(
-        user=options["user"],
-        private_key_file=options["private_key_file"],
-        hourly=options["hourly"],
-        idle_minutes=read_idle_minutes(aws, resources) or options["idle_minutes"],
-        next=options["next"],
-        failure=options["failure"],
-        again=repeat_options(),
-        ssh_config=str(ssh_config),
-        lock=_lock(aws, resources, options["show"]),
-        costs=costs.read_costs(aws, untagged.with_untagged(resources, surroundings), history),
-        surroundings=surroundings,
-    )
+    idle_minutes = read_idle_minutes(aws, resources) or options["idle_minutes"]
+    counted = untagged.with_untagged(resources, surroundings)
+    context = _context(options, ssh_config, idle_minutes, costs.read_costs(aws, counted, history))
+    context = replace(context, lock=_lock(aws, resources, options["show"]), surroundings=surroundings)
     described = summary.describe(resources, health_of(resources, shortages_of(aws, resources, history)), context)
     if options["show"] != "status":
         return described
@@ -221,6 +240,45 @@ def _data_bucket_lines(aws: Aws) -> list[str]:
         if error.is_fatal:
             raise
         return [f"The bucket of data sets cannot be read: {one_line(str(error))}"]
+
+
+def _failure_summary(
+    aws: Aws, resources: ClusterResources, options: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the summary of a cluster whose playbook has failed, and what could not be read for it."""
+    unread = []
+    idle_minutes = options["idle_minutes"]
+    try:
+        idle_minutes = read_idle_minutes(aws, resources) or idle_minutes
+    except AwsError as error:
+        unread.append(f"idle minutes: {error}")
+    ssh_config = host_keys.ssh_files(folder, resources.cluster)[1]
+    surroundings = untagged.NOTHING
+    try:
+        surroundings = untagged.read(aws, resources)
+    except AwsError as error:
+        unread.append(f"resources without the cluster's tag: {error}")
+    counted = untagged.with_untagged(resources, surroundings)
+    context = _context(options, ssh_config, idle_minutes, costs.read_costs(aws, counted, GroupHistory(aws)))
+    context = replace(context, surroundings=surroundings)
+    # Why machines are missing is a part of the failure itself.
+    return summary.describe(resources, health_of(resources), context), unread
+
+
+def _context(
+    options: Mapping[str, Any], ssh_config: Path, idle_minutes: int, known_costs: costs.Costs
+) -> summary.Context:
+    return summary.Context(
+        user=options["user"],
+        private_key_file=options["private_key_file"],
+        hourly=options["hourly"],
+        idle_minutes=idle_minutes,
+        next=options["next"],
+        failure=options["failure"],
+        again=repeat_options(),
+        ssh_config=str(ssh_config),
+        costs=known_costs,
+    )
 
 
 def _folder(task_vars: Mapping[str, Any]) -> Path:

@@ -74,6 +74,7 @@ options:
     description:
       - Why the cluster could not be created, which the task that fails for it prints. The summary then says what
         still costs money, how to continue and how to remove it. Its file has all lines of the reason.
+      - With it the task never fails, so that it does not hide the reason. It names what could not be read.
     type: str
     default: ""
   node:

@@ -115,6 +115,22 @@ class ResourceReader:
         present = {*tagged, *(kind_of_id(resource_id) for resource_id in self._also)}
         return self.read_again(kind for kind in self._readers if kind in present or kind not in EC2)
 
+    def read_readable(self) -> tuple[ClusterResources, list[str]]:
+        """Return the resources of all kinds that can be read, and a sentence for each kind that cannot."""
+        tagged = tagged_resources(self._aws, self._cluster)
+        self._by_kind = {kind: [Resource(kind, item) for item in tagged[kind]] for kind in tagged if kind not in EC2}
+        problems = []
+        for kind in self._readers:
+            if kind in EC2 and kind not in tagged:
+                continue
+            try:
+                self.read_again([kind])
+            except AwsError as error:
+                if error.is_fatal:
+                    raise
+                problems.append(f"{kind.replace('_', ' ')}: {error}")
+        return self.read_again([]), problems
+
     def read_again(self, kinds: Iterable[str]) -> ClusterResources:
         """Read these kinds again, and return all resources."""
         selected = {"mount_target" if kind == "mount_target_access" else kind for kind in kinds}

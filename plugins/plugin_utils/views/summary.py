@@ -310,17 +310,34 @@ def _failure_rows(summary: Mapping[str, Any], owned: ClusterResources) -> list[t
     ]
 
 
-def failure_lines(summary: Mapping[str, Any], owned: ClusterResources, file: str) -> list[str]:
-    """Return what a failure's sentence does not say: the costs, how to continue, how to end it; at most four lines.
+def failure_lines(
+    summary: Mapping[str, Any], owned: ClusterResources, file: str, unread: Sequence[str] = ()
+) -> list[str]:
+    """Return what a failure's sentence does not say: the costs, how to continue, how to end it; at most four lines,
+    and one more for `unread`, what could not be read.
 
     `file`: where the summary is saved, with all lines of the failure.
     """
     _existing, (_label, now), _untagged, (_label, so_far), following, *removal = _failure_rows(summary, owned)
-    rows = [("still costs", f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
+    label = "still costs, as far as known" if unread else "still costs"
+    rows = [(label, f"{now}; so far {so_far}" if so_far else now), following, *removal[:1]]
     if len(removal) > 1:
         rows[-1] = (removal[0][0], f"{removal[0][1]} (with its file system: -e cluster_keep_efs=false)")
     if file and any("\n" in reason for reason in summary["reasons"]):
         rows.append(("details", file))
+    if unread:
+        rows.append(("could not be read", " ".join(unread)))
+    return text_table(rows, "  ")
+
+
+def unread_failure_lines(cluster: str, why: str, again: str) -> list[str]:
+    """Return how to continue after a failure if nothing of the cluster could be read."""
+    rows = [
+        ("what exists, and its cost", f"could not be read: {why}"),
+        ("to look again", f"ansible-playbook deeplearning.aws.status{again}"),
+        ("to continue", "run the same command again"),
+        ("to remove it", destroy_command(cluster, again)),
+    ]
     return text_table(rows, "  ")
 
 

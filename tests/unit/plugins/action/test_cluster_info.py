@@ -113,6 +113,58 @@ def test_a_summary_is_printed_and_saved_as_json(red: MadeCluster, info: Info, fo
     ]
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        ("s3:HeadBucket", "bucket: s3:ListBucket failed"),
+        ("ec2:DescribeInstances", "instance: ec2:DescribeInstances failed"),
+        ("autoscaling:DescribeAutoScalingGroups", "auto scaling group: autoscaling:DescribeAutoScalingGroups failed"),
+        ("iam:GetRole", "role: iam:GetRole failed"),
+    ],
+)
+def test_after_a_failure_what_cannot_be_read_is_named_beside_what_can(
+    action: str, sentence: str, red: MadeCluster, info: Info, quick: None
+) -> None:
+    red.whole()
+    red.fail(action, "ServiceUnavailable", status=503)
+    assert info(show="none")["failed"]
+    done = info(failure="It broke.")
+    assert "failed" not in done
+    rows = {line.split("  ")[1]: line for line in done["printed"].strip("\n").splitlines()}
+    assert list(rows) == ["still costs, as far as known", "to continue", "to remove it", "could not be read"]
+    assert sentence in rows["could not be read"]
+    assert done["clusters"]["red"]["reasons"] == ["It broke."]
+
+
+@pytest.mark.parametrize("action", ["ec2:DescribeTags", "sts:GetCallerIdentity"])
+def test_after_a_failure_of_which_nothing_can_be_read_the_commands_remain(
+    action: str, red: MadeCluster, info: Info, quick: None
+) -> None:
+    red.bucket()
+    red.fail(action, "ServiceUnavailable", status=503)
+    done = info(failure="It broke.")
+    assert "failed" not in done and done["clusters"] == {}
+    assert "could not be read: " in done["printed"] and "ServiceUnavailable" in done["printed"]
+    assert "ansible-playbook deeplearning.aws.destroy -e destroy=red" in done["printed"]
+
+
+def test_after_a_failure_no_error_of_the_summary_itself_fails_the_task(
+    red: MadeCluster, info: Info, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any) -> None:
+        raise KeyError("groups")
+
+    monkeypatch.setattr(cluster_info, "health_of", broken)
+    done = info(failure="It broke.")
+    assert "failed" not in done and "could not be read: KeyError('groups')" in done["printed"]
+    assert "failed" not in run_action("cluster_info", False, {}, region=REGION, cluster="red", failure="It broke.")
+
+
 def test_nothing_is_printed_or_saved_on_request(red: MadeCluster, info: Info, folder: Path) -> None:
     red.bucket()
     done = info(show="none")
