@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -41,6 +42,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_source
 
+LONGEST_REQUESTER = 256
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
@@ -94,7 +96,7 @@ class ActionModule(Action):
             warnings += [f"What the cluster was made with is unknown, so the defaults count: {unread}"]
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
-        result["requested_by"] = f"{getpass.getuser()}@{socket.gethostname()}"
+        result["requested_by"] = requester()
         result["lock_version"] = self._check_lock(playbook, cluster)
         return _with_run(result, checked, variables) if playbook == "train" else result
 
@@ -121,6 +123,19 @@ class ActionModule(Action):
             except AnsibleError as error:
                 problems.append(f"{name} cannot be evaluated: {error.message.strip()}")
         return resolved, problems
+
+
+def requester() -> str:
+    """Return who runs this playbook, and where, as runs record it.
+
+    A container may run as a user without a name, and names of the system may have bytes that are not UTF-8.
+    """
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid-{os.getuid()}"
+    name = f"{user}@{socket.gethostname()}"
+    return "".join(letter if letter.isprintable() else "?" for letter in name)[:LONGEST_REQUESTER]
 
 
 class _Sessions:

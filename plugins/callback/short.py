@@ -12,9 +12,9 @@ author:
   - The deeplearning.aws contributors (@deeplearning-aws)
 description:
   - Prints a line for each role that has changed something, with the number of changes and the time that the role took,
-    a line for each other change, and messages of M(ansible.builtin.debug) as they are, other values of it as
-    P(ansible.builtin.default#callback) prints them. The name of a play is printed above the first of its lines, unless
-    that is a message or the output of an action, which speak for themselves.
+    a line for each other change, and messages of M(ansible.builtin.debug) as they are, lists of texts as lines, and
+    other values as P(ansible.builtin.default#callback) prints them. The name of a play is printed above the first of
+    its lines, unless that is a message or the output of an action, which speak for themselves.
   - Of a failure it prints the sentence, and at most five lines more, the last of which names the task. Lists of
     problems are whole. Hosts with the same failure have it printed once. A failure that is rescued is not printed, as
     the rescue reports it.
@@ -292,8 +292,11 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._print_change(result, item)
 
     def _print_message(self, result: Any, item: str) -> None:
-        """Print a message of `debug` as it is, and a value that is no text as ansible.builtin.default prints it."""
+        """Print a message of `debug` as it is, a list of texts as lines, and any other value as ansible.builtin.default
+        prints it."""
         message = result.result.get("msg")
+        if isinstance(message, list) and message and all(isinstance(line, str) for line in message):
+            message = "\n".join(message)
         if not isinstance(message, str):
             self._clean_results(result.result, result.task.action)
             message = f"ok: [{self.host_label(result)}]{item} => {self._dump_results(result.result)}"

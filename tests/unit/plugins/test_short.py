@@ -30,6 +30,7 @@ PLAYS: list[dict[str, Any]] = [
             {"name": "Create all", **CHANGED, "loop": ["one", "two"], "run_once": True},
             {"name": "Include", "ansible.builtin.include_tasks": "more.yml"},
             {"name": "Print", "ansible.builtin.debug": {"msg": "first line\nsecond line"}},
+            {"name": "Print lines", "ansible.builtin.debug": {"msg": ["third line", "  fourth line"]}},
             {"name": "Install (some minutes)", **UNCHANGED},
             {"name": "Wait", **UNCHANGED, "register": "waited", "until": "waited.attempts > 2", "delay": 0},
         ],
@@ -83,6 +84,8 @@ def test_changes_messages_and_long_tasks_are_a_line_each(plays: dict[str, str]) 
         "changed: [red] Create all => (item=two)",
         "first line",
         "second line",
+        "third line",
+        "  fourth line",
         "started: Install (some minutes)",
         "waiting: Wait",
         # The next play has nothing else to print, so its name is not printed.
@@ -229,7 +232,8 @@ def test_no_failure_prints_what_only_a_developer_needs(tmp_path: Path, case: str
 VALUE = {"name": "c"}
 DEBUG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a variable": ({"var": "value"}, ["ok: [red] => ", "    value:", "        name: c"]),
-    "a list": ({"msg": ["a", "b"]}, ["ok: [red] => ", "    msg:", "    - a", "    - b"]),
+    "a list": ({"msg": ["a", 2]}, ["ok: [red] => ", "    msg:", "    - a", "    - 2"]),
+    "an empty list": ({"msg": []}, ["ok: [red] => ", "    msg: []"]),
     "a record": ({"msg": "{{ value }}"}, ["ok: [red] => ", "    msg:", "        name: c"]),
 }
 

@@ -231,14 +231,14 @@ LOOKUP = re.compile(r"(?:lookup|query|q)\(\s*'([\w.]+)'\s*,\s*([^)]*)\)")
 LOOKED_UP = {
     "ansible.builtin.file": ("framework_name ~ '/", "__collection ~ '/"),
     "ansible.builtin.fileglob": ("__cluster_env_sources",),
-    "ansible.builtin.config": ("'COLLECTIONS_PATHS'",),
+    "ansible.builtin.config": ("'COLLECTIONS_PATHS'", "'DEFAULT_LOCAL_TMP'"),
     "ansible.builtin.inventory_hostnames": ("deeplearning_limit",),
     "ansible.builtin.vars": ("__framework ~ '_source'",),
     "vars": ("'for'",),
 }
 """What lookups read: files of this repository (the role framework refuses other names than its own), the sources of a
-framework of ours, a variable whose name is a word of Python, where Ansible searches for collections, and the names of
-the inventory that --limit selects."""
+framework of ours, a variable whose name is a word of Python, where Ansible searches for collections and has its
+temporary files, and the names of the inventory that --limit selects."""
 
 
 def test_lookups_read_files_of_this_repository_alone() -> None:

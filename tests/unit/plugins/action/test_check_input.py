@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from ansible.template import trust_as_template
 from ansible.utils import vars as ansible_vars
+from ansible_collections.deeplearning.aws.plugins.action import check_input
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import command_line, recorded_settings
 
 from tests.unit.actions import run_action
@@ -44,6 +46,32 @@ def test_settings_are_completed_and_options_returned() -> None:
     assert result["options"]["watch"] is True and "foreign" not in result["options"]
     assert result["requested_by"] == f"{getpass.getuser()}@{socket.gethostname()}"
     assert "request" not in result
+
+
+@pytest.mark.parametrize(
+    ("user", "host", "expected"),
+    [
+        ("jürgen", "büro", "jürgen@büro"),
+        # Bytes that are not UTF-8, as Python reads them.
+        ("j\udcfcrgen", "host\n", "j?rgen@host?"),
+        ("a" * 300, "host", "a" * 256),
+    ],
+)
+def test_any_name_of_a_user_can_be_recorded(
+    user: str, host: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: user)
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    assert check_input.requester() == expected
+
+
+@pytest.mark.parametrize("error", [KeyError("uid not found"), OSError("No username set in the environment")])
+def test_a_user_without_a_name_is_recorded_by_its_number(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert check_input.requester().startswith(f"uid-{os.getuid()}@")
 
 
 def test_all_problems_are_reported_at_once(extra_vars: dict[str, Any]) -> None:

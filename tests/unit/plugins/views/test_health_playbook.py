@@ -39,6 +39,9 @@ def judge(folder: Path, *results: dict[str, Any]) -> tuple[int, str, dict[str, A
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_INVENTORY_ENABLED": "yaml",
         "HOME": str(folder),
+        # The account need not exist on this machine.
+        "USER": "jürgen",
+        "LOGNAME": "jürgen",
     }
     done = subprocess.run(
         [str(program), "-i", "hosts.yml", "judge.yml"],
@@ -57,6 +60,7 @@ def test_a_healthy_cluster_is_printed_and_saved(tmp_path: Path) -> None:
     assert code == 0, output
     assert "Cluster red is healthy: 2 nodes, all 8 checks pass." in output
     assert verdict["ok"] and len(verdict["checks"]) == 8
+    assert (tmp_path / "red.health.json").stat().st_mode & 0o777 == 0o644
     assert "changed" not in output
 
 
