@@ -4,9 +4,9 @@
 """Remove secrets from texts that people pass on, such as logs.
 
 A secret is known by its form (keys of AWS, private keys, tokens of well-known services) or by what stands in front of
-it (`password=…`, `--api-key …`, `"HF_TOKEN": …`, `curl -u name:…`). What stands in front stays. Nodes may send
-anything, so each pattern takes time that is linear in the text: what repeats has a limit, or begins only where nothing
-before it could have matched. Control sequences have to be removed before.
+it (`password=…`, `--api-key …`, `"HF_TOKEN": …`, `curl -u name:…`, `mysql -p…`). What stands in front stays. Nodes may
+send anything, so each pattern takes time that is linear in the text: what repeats has a limit, or begins only where
+nothing before it could have matched. Control sequences have to be removed before.
 """
 
 from __future__ import annotations
@@ -34,11 +34,24 @@ _CASELESS = (
     # A name alone is a token on the web, and a user elsewhere: ssh://git@….
     r"(\bhttps?://)[^\s/:@?#]{1,256}(?=@)",
 )
+_SHELL_WORD = r"""(?:"[^"\\\n]{1,1024}"|'[^'\n]{1,1024}'|[^\s"'\\]{1,1024})"""
+_QUOTE = r"""\\{0,3}["']"""
+_BETWEEN_WORDS = r"""(?:\\{0,3}["'],?)? {1,8}(?:\\{0,3}["'])?"""
+"""What is between two words of a command line, or of a list in JSON or Python."""
+_COLON, _COMMA = r"\s{0,64}:\s{0,64}", r"\s{0,64},\s{0,64}"
 _EXACT = (
     # A line of netrc.
     r"(\blogin\s{1,8}\S{1,256}\s{1,8}(?:account\s{1,8}\S{1,256}\s{1,8})?password\s{1,8})\S{1,1024}",
     # `curl -u name:password`. Numbers are the ids of a user and a group.
     r"""((?<![\w-])(?:-u|--(?:proxy-)?user)[ =]["']?[^\s:"'/]{1,128}:)(?!\d+\b)[^\s"'/][^\s"']{0,1024}""",
+    # `sshpass -p password`, also after -v, and with or without the blank.
+    rf"(\bsshpass(?:{_BETWEEN_WORDS}-[vhV]){{0,3}}{_BETWEEN_WORDS}-p(?:{_BETWEEN_WORDS})?){_SHELL_WORD}",
+    # `mysql -ppassword`. Two numbers are ports of a container.
+    rf"""(\b(?:mysql|mariadb)[a-z-]{{0,16}}(?=[\s"'\\])[^\n;|&]{{0,128}}?[\s"']-p)(?!\d{{1,5}}:\d){_SHELL_WORD}""",
+    # kaggle.json: the name and the key, in any order.
+    rf"({_QUOTE}username{_QUOTE}{_COLON}{_QUOTE}[^\s\"'\\]{{1,128}}{_QUOTE}{_COMMA}{_QUOTE}key{_QUOTE}{_COLON}{_QUOTE})"
+    r"[0-9a-f]{32}\b",
+    rf"({_QUOTE}key{_QUOTE}{_COLON}{_QUOTE})[0-9a-f]{{32}}(?={_QUOTE}{_COMMA}{_QUOTE}username{_QUOTE})",
     r"(://)[^\s/:@]{0,256}:[^\s/@]{1,256}(?=@)",
     r"(hooks\.slack\.com/\w{1,20}/|discord(?:app)?\.com/api/webhooks/)[\w/-]{1,256}",
     # The ids of AWS's access keys, and the keys: these have capitals, small letters and digits, unlike checksums.

@@ -19,6 +19,7 @@ AWS_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 SESSION = "IQoJb3JpZ2luX2VjEDsaCXVzLWVhc3QtMSJHMEUCIQD" * 6
 
 WANDB = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
+KAGGLE = "0123456789abcdef0123456789abcdef"
 FORMS = [
     "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz",
     "ghs_16C7e42F292c6912E7710c838347Ae178B4a",
@@ -72,6 +73,20 @@ SECRETS = [
     ("redis://:hunter2@10.0.0.4:6379", "hunter2"),
     ("curl -u me:hunter2 https://example.org", "hunter2"),
     ("curl --user 'me:hunter2' https://example.org", "hunter2"),
+    ("sshpass -p hunter2 ssh me@host", "hunter2"),
+    ("sshpass -phunter2 ssh me@host", "hunter2"),
+    ("sshpass -v -p 'hunter 2' ssh me@host", "hunter 2"),
+    (json.dumps(["sshpass", "-p", "hunter2", "ssh"]), "hunter2"),
+    (json.dumps({"line": json.dumps(["sshpass", "-p", "hunter2", "ssh"])}), "hunter2"),
+    ("mysql -phunter2 -u me data", "hunter2"),
+    ("mysql -u me -h db.example.org -phunter2 data", "hunter2"),
+    ("mysqldump --single-transaction -p'hunter 2' data", "hunter 2"),
+    ("mariadb-dump -u me -phunter2", "hunter2"),
+    (json.dumps(["mysql", "-u", "me", "-phunter2"]), "hunter2"),
+    (f'{{"username":"me","key":"{KAGGLE}"}}', KAGGLE),
+    (f'{{\n  "username": "me",\n  "key": "{KAGGLE}"\n}}', KAGGLE),
+    (f"{{'key': '{KAGGLE}', 'username': 'me'}}", KAGGLE),
+    (json.dumps({"line": json.dumps({"username": "me", "key": KAGGLE})}), KAGGLE),
     ("Authorization: token abc123", "abc123"),
     ('{"Authorization": "Digest user=me, response=abc123"}', "abc123"),
     ("Cookie: a=1; session=abc123", "abc123"),
@@ -108,6 +123,15 @@ KEPT = [
     f"https://example.org/raw/{WANDB}/train.py",
     f"/efs/cache/{WANDB}",
     f"{WANDB}{WANDB[:24]}",
+    f'{{"key": "{KAGGLE}", "size": 7}}',
+    f"md5 {KAGGLE}",
+    "sshpass is not installed, and -p is not set",
+    "mysql -P 3306 -p data",
+    "docker run -p 3306:3306 mysql",
+    "docker run mysql -p3306:3306",
+    "the pages-per-second of mysql were 7",
+    "mkdir -p /efs/mysql; cp -p a b",
+    "mysql is up; mkdir -pv /efs/data",
     "PWD=/home/ubuntu",
     "OLDPWD=/efs/runs",
     "forward_pass: 0.12 backward_pass=0.31",
@@ -160,6 +184,8 @@ def test_each_pattern_has_a_secret() -> None:
 BEGINNINGS = [
     "token", 'token="', "token='", 'token=\\"', "--token", "--a ", "authorization: ", "cookie", "Bearer ", "_pass",
     "_pwd=", "login ", "login a account b ", "login a password ", "-u a:", "--user=a", "://", "://a:", "http://a",
+    "sshpass ", "sshpass -v ", "sshpass -p", "mysql ", "mysql -p", '"username":"a",', '"username":"', '"key":"0',
+    f'"key":"{KAGGLE}"',
     "hooks.slack.com/services/", "AKIA", "A1a/", "AAAA", "ghp_", "sk_live_", "AIza", "eyJ", "eyJaaaaaaaa.", f"{WANDB} ",
     "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\x1b[", "\x1b]", "\\u001b[",
 ]  # fmt: skip
