@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,9 +37,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings 
     SECTIONS,
     TABLE,
 )
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.requester import requester
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import code_source
 
-LONGEST_REQUESTER = 256
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
@@ -123,19 +120,6 @@ class ActionModule(Action):
             except AnsibleError as error:
                 problems.append(f"{name} cannot be evaluated: {error.message.strip()}")
         return resolved, problems
-
-
-def requester() -> str:
-    """Return who runs this playbook, and where, as runs record it.
-
-    A container may run as a user without a name, and names of the system may have bytes that are not UTF-8.
-    """
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = f"uid-{os.getuid()}"
-    name = f"{user}@{socket.gethostname()}"
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:LONGEST_REQUESTER]
 
 
 class _Sessions:

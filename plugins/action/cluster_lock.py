@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +13,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding, run_starts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore, NoBucket
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.requester import requester
 
 
 class ActionModule(Action):
@@ -44,7 +43,7 @@ class ActionModule(Action):
     def _take(self, aws: Aws, store: LockStore, options: Mapping[str, Any]) -> dict[str, Any]:
         playbook_pid = holding.parent_playbook()
         request = holding.LockRequest(
-            user=f"{getpass.getuser()}@{socket.gethostname()}",
+            user=requester(),
             playbook=options["playbook"],
             playbook_pid=playbook_pid,
             wait_seconds=options["wait_seconds"],

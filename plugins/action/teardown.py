@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import getpass
 import shlex
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +17,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holdi
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.members.recorded_place import project_folder
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_line import PLACE, REGION, repeat_options
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.requester import requester
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources import untagged
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import (
     EVERYTHING,
@@ -129,7 +128,7 @@ class ActionModule(Action):
 
     def _lock(self, aws: Aws, options: Mapping[str, Any]) -> DestroyLock:
         request = holding.LockRequest(
-            user=f"{getpass.getuser()}@{socket.gethostname()}",
+            user=requester(),
             playbook=holding.DESTROY,
             playbook_pid=holding.parent_playbook(),
             wait_seconds=options["lock_wait"],

@@ -167,7 +167,7 @@ def _try_to_take(store: LockStore, request: LockRequest, observed: ObservedLock)
     record = LockRecord(
         id=secrets.token_hex(8),
         state=HELD,
-        user=one_line(request.user)[:200],
+        user=request.user,
         playbook=request.playbook,
         since=format_time(),
         process=process.describe(request.playbook_pid),
@@ -187,7 +187,7 @@ def _ask_to_stop(store: LockStore, observed: ObservedLock, user: str) -> None:
     if record is None or record.stop_requested_by:
         return
     # If the holder has renewed it meanwhile, the next poll asks again.
-    store.replace(replace(record, stop_requested_by=one_line(user)[:200]), observed.etag)
+    store.replace(replace(record, stop_requested_by=user), observed.etag)
 
 
 def keep(store: LockStore, aws: Aws, options: Mapping[str, Any], taken: Taken, playbook_pid: int) -> HeldLock:
