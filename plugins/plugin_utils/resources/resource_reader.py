@@ -117,7 +117,7 @@ class ResourceReader:
 
     def read_readable(self) -> tuple[ClusterResources, list[str]]:
         """Return the resources of all kinds that can be read, and a sentence for each kind that cannot."""
-        tagged = tagged_resources(self._aws, self._cluster)
+        tagged = tagged_resources(self._aws, self.cluster)
         self._by_kind = {kind: [Resource(kind, item) for item in tagged[kind]] for kind in tagged if kind not in EC2}
         problems = []
         for kind in self._readers:
