@@ -11,12 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.names im
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import duplicates
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
 
-from tests.unit.conftest import Account
-from tests.unit.modules import defaults_of
 from tests.unit.plugins.plan.facts_kit import FACTS, cluster
-from tests.unit.plugins.plan.test_plan import ask, planned, refused
-
-__all__ = ["ask", "planned", "refused"]
 
 FIRST, SECOND, THIRD = (f"nat-0123456789abcdef{number}" for number in range(3))
 ONE, TWO, THREE, FOUR = (f"eipalloc-0123456789abcdef{number}" for number in range(4))
@@ -218,7 +213,7 @@ def test_ids_that_are_gone_do_no_harm_so_that_an_interrupted_run_can_be_repeated
     ]
 
 
-def test_where_several_are_used_the_operator_is_told_what_to_do() -> None:
+def test_where_several_are_used_the_sentence_says_what_to_do() -> None:
     both = facts([gateway(FIRST), gateway(SECOND)], tables=[table("rtb-1", FIRST), table("rtb-2", SECOND)])
     (problem,) = problems(both)
     assert f"more than one of them is used: {FIRST} (route table rtb-1), {SECOND} (route table rtb-2)." in problem
@@ -243,16 +238,3 @@ def test_a_second_vpc_is_never_deleted() -> None:
     assert problem.startswith("The VPCs vpc-1, vpc-2 all have this cluster's tag and name, and site.yml never deletes")
     assert "aws ec2 describe-network-interfaces --region us-east-1 --filters Name=vpc-id,Values=vpc-1,vpc-2" in problem
     assert "destroy.yml would delete all of them" in problem
-
-
-def test_the_plan_of_an_account(aws: Account, planned: Any, refused: Any) -> None:
-    tags = [{"Key": "deeplearning:cluster", "Value": "red"}, {"Key": "Name", "Value": "red-nat"}]
-    specification = [{"ResourceType": "elastic-ip", "Tags": tags}]
-    ec2 = aws.client("ec2")
-    first, second = sorted(
-        ec2.allocate_address(Domain="vpc", TagSpecifications=specification)["AllocationId"] for _number in range(2)
-    )
-    assert defaults_of("plan")["remove_duplicates"] == []
-    assert f"-e remove_duplicates={second}" in refused()[0]
-    assert len(ec2.describe_addresses()["Addresses"]) == 2
-    assert first != second

@@ -428,6 +428,17 @@ def test_two_that_claim_to_be_the_clusters_own(refused: Any, aws: Account) -> No
     assert "all have this cluster's tag: choose the one to use" in refused()[0]
 
 
+def test_two_addresses_of_one_name_are_duplicates(refused: Any, aws: Account) -> None:
+    tags = [{"Key": "deeplearning:cluster", "Value": "red"}, {"Key": "Name", "Value": "red-nat"}]
+    specification = [{"ResourceType": "elastic-ip", "Tags": tags}]
+    ec2 = aws.client("ec2")
+    _first, second = sorted(
+        ec2.allocate_address(Domain="vpc", TagSpecifications=specification)["AllocationId"] for _number in range(2)
+    )
+    assert f"-e remove_duplicates={second}" in refused()[0]
+    assert len(ec2.describe_addresses()["Addresses"]) == 2
+
+
 @pytest.mark.parametrize("action", ["ec2:DescribeInstanceTypes", "ssm:GetParameters", "efs:DescribeFileSystems"])
 def test_a_missing_permission_is_reported_with_the_other_problems(refused: Any, aws: Account, action: str) -> None:
     words = {"code": "AccessDeniedException", "message": "No.", "status": 403}
