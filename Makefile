@@ -90,8 +90,9 @@ build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git 
 
 .PHONY: demo
 demo: log := build/demo.log
+demo: started := $(shell date +%s)
 demo: setup ## a cluster on the local cloud: one master, two workers
-	@localcloud/demo $(log)
+	@DEMO_STARTED=$(started) localcloud/demo $(log)
 
 # The minutes of a test run include the setup.
 test: export TEST_STARTED := $(shell date +%s)

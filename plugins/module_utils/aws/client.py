@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
+import difflib
+import email.utils
 import functools
 import itertools
 import os
@@ -71,6 +73,10 @@ _UNKNOWN_CALLER = (
 """Each service has its own code for a key that it does not know. Two codes have other meanings too (see `_is_unknown`):
 EC2's AuthFailure also refuses resources of other accounts, and S3 answers HEAD with the number 400 alone."""
 _CLOCK = re.compile(r"Signature (expired|not yet current)", re.IGNORECASE)
+_CLOCK_CODES = ("RequestExpired", *_UNKNOWN_CALLER)
+"""Codes that services also have for a request whose time is wrong. The answer's time tells which it is."""
+MOST_SECONDS_APART = 240.0
+"""AWS accepts requests of up to five minutes before or after its own time, and some services of up to 15 minutes."""
 
 _IAM_PREFIX = {
     "efs": "elasticfilesystem",
@@ -182,6 +188,10 @@ class Aws:
             for partition in partitions
             for region in self._session.get_available_regions("ec2", partition_name=partition)
         )
+
+    def regions_like_this(self) -> list[str]:
+        """Return up to three existing regions whose names are like that of this one."""
+        return difflib.get_close_matches(self.region, self.regions(), 3, 0.6)
 
     @functools.cached_property
     def account(self) -> str:
@@ -307,7 +317,23 @@ class Aws:
         if getattr(error, "operation_name", "") == "AssumeRole":
             service, operation = "sts", "assume_role"
         name = self.client(service).meta.method_to_api_mapping.get(operation, operation)
-        return problem(error, service, name, self._profile)
+        explained = problem(error, service, name, self._profile)
+        unknown_region = self._unknown_region() if explained.code == UNREACHABLE else ""
+        if unknown_region:
+            return AwsError(unknown_region, UNREACHABLE, explained.action, is_fatal=True)
+        return explained
+
+    def _unknown_region(self) -> str:
+        """Return a sentence if AWS cannot be reached because the region does not exist; else an empty text."""
+        has_endpoint = bool(self.endpoint) or any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
+        if has_endpoint or self.region in self.regions():
+            return ""
+        near = self.regions_like_this()
+        hint = f"Did you mean {' or '.join(near)}? Example: -e cluster_region={near[0]}" if near else "Check its name."
+        return (
+            f"AWS has no region {self.region}, as far as the SDK on this machine (boto3 {boto3.__version__}) knows, "
+            f"and no server answers for it. {hint}"
+        )
 
 
 def _tokens(client: Any, operation: str) -> dict[str, str]:
@@ -354,15 +380,20 @@ def problem(error: Exception, service: str = "", operation: str = "", profile: s
     if isinstance(error, botocore.exceptions.ClientError):
         answer = error.response.get("Error", {})
         code, words = str(answer.get("Code", "")), str(answer.get("Message", "")).strip()
-        return refusal(code, words, action, profile, unknown=_is_unknown(error, code))
+        unknown = _is_unknown(error, code)
+        has_wrong_time = (unknown or code in _CLOCK_CODES) and _has_wrong_clock(error)
+        return refusal(code, words, action, profile, unknown, has_wrong_time)
     code, sentence = _explain_sdk(error, service, action, profile)
     return AwsError(sentence, code, action, is_fatal=code in (LOGIN, UNREACHABLE))
 
 
-def refusal(code: str, words: str, action: str, profile: str = "", unknown: bool = False) -> AwsError:
+def refusal(
+    code: str, words: str, action: str, profile: str = "", unknown: bool = False, has_wrong_clock: bool = False
+) -> AwsError:
     """Explain an error code of AWS. `words` is AWS's message, `action` the IAM action of the call; `unknown` is true if
-    AWS does not know the caller although the code has other meanings too."""
-    fatal = _explain_caller(code, words, profile, unknown)
+    AWS does not know the caller although the code has other meanings too; `has_wrong_clock` if the time of AWS's answer
+    shows that the reason is this machine's clock."""
+    fatal = _explain_caller(code, words, profile, unknown, has_wrong_clock)
     if fatal:
         return AwsError(fatal, code, action, is_fatal=True, words=words)
     named = _ACTION.search(words) if code in _DENIED else None
@@ -370,9 +401,9 @@ def refusal(code: str, words: str, action: str, profile: str = "", unknown: bool
     return AwsError(_explain_refusal(code, words, action), code, action, words=words)
 
 
-def _explain_caller(code: str, words: str, profile: str, unknown: bool) -> str:
+def _explain_caller(code: str, words: str, profile: str, unknown: bool, has_wrong_clock: bool) -> str:
     """Return what is wrong with the credentials or the clock, or an empty text if that is not the problem."""
-    if code == "RequestTimeTooSkewed" or _CLOCK.search(words):
+    if has_wrong_clock or code == "RequestTimeTooSkewed" or _CLOCK.search(words):
         return (
             f"This machine's clock differs too much from AWS's ({code}): set the clock, and run the same command again."
         )
@@ -414,6 +445,16 @@ def _explain_refusal(code: str, words: str, action: str) -> str:
             "Quotas, and run the same command again."
         )
     return f"{action} failed: {words} ({code})." if words else f"{action} failed: {code}."
+
+
+def _has_wrong_clock(error: Any) -> bool:
+    """Return whether this machine's time differs from that of AWS's answer by more than AWS accepts."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders") or {}
+    try:
+        answered = email.utils.parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return False
+    return abs(time.time() - answered) > MOST_SECONDS_APART
 
 
 def _is_unknown(error: Any, code: str) -> bool:

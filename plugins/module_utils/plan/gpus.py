@@ -36,6 +36,11 @@ class KernelDecision(NamedTuple):
     """Why it is not NATIVE, as a sentence without its end."""
 
 
+def is_old(family: str) -> bool:
+    """Return whether AWS's current images have no driver for a family's GPUs, or only a special one."""
+    return family in _OLD
+
+
 def decide(table: GpuTable, accelerator: Accelerator) -> KernelDecision:
     """Decide whether a framework's packages compute on an accelerator."""
     maker, name, machine = accelerator
@@ -83,7 +88,7 @@ def alternatives(table: GpuTable, instance_type: str) -> list[str]:
     number, vcpus, letter = number_of(instance_type), vcpus_of(instance_type), instance_type[:1]
     ranked: list[tuple[tuple[bool, bool, int], str]] = []
     for family, (accelerator, sizes) in FAMILIES.items():
-        if accelerator.machine != X86 or family in _OLD or decide(table, accelerator).level != NATIVE:
+        if accelerator.machine != X86 or is_old(family) or decide(table, accelerator).level != NATIVE:
             continue
         ranks = [
             ((count != number, family[0] != letter, abs(vcpus_of(f"{family}.{size}") - vcpus)), f"{family}.{size}")

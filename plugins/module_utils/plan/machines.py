@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..contract.names import CLUSTER_TAG, tags_of
@@ -16,6 +16,8 @@ from ..contract.tables import join_names
 from . import images, quotas
 from .facts import UNLIMITED_VCPUS, AccountFacts, Cluster, InstanceType, Item, type_names
 from .findings import Finding, note, setting_problem
+from .gpus import GpuTable
+from .type_suggestions import suggest
 
 _SCARCE = re.compile(r"p[56]")
 _SCALING_ROLE = "AWSServiceRoleForAutoScaling"
@@ -26,13 +28,16 @@ _OPERATIONS = (
 USUAL_FAMILY = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 
-def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+def check_types(
+    facts: AccountFacts, cluster: Cluster, gpu_tables: Mapping[str, GpuTable] | None = None
+) -> Iterator[Finding]:
     """Check the types against the region, against each other and against the other settings."""
     if facts.types is None:
         return
     for name, setting in type_names(cluster).items():
         if name not in facts.types:
-            yield _unknown_type(facts, setting, name)
+            near = suggest(facts, cluster, setting, name, gpu_tables or {})
+            yield _unknown_type(facts, setting, name, near)
     master, worker = facts.types.get(cluster["master_instance_type"]), facts.types.get(cluster["instance_type"])
     if not master or not worker:
         return
@@ -61,9 +66,7 @@ def check_types(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
             yield setting_problem(setting, "true", f"{' and '.join(lacking)} cannot {words}", "auto")
 
 
-def _unknown_type(facts: AccountFacts, setting: str, name: str) -> Finding:
-    family = [other for other in facts.offered_types if other.partition(".")[0] == name.partition(".")[0]]
-    near = family or difflib.get_close_matches(name, facts.offered_types, 3, 0.6)
+def _unknown_type(facts: AccountFacts, setting: str, name: str, near: Sequence[str]) -> Finding:
     hint = f"take {' or '.join(near[:3])}" if near else "take another type or another region"
     example = next((other for other in near if other.endswith(".xlarge")), near[0] if near else "g5.xlarge")
     return setting_problem(setting, name, f"{facts.region} has no such type, {hint}", example)

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..aws.client import Aws
@@ -32,7 +31,7 @@ def make_plan(aws: Aws, options: changes.Options) -> tuple[Plan, list[str]]:
     facts = gather_facts(aws, cluster, options["pins"], options["emr"], options["delete_actions"], named)
     if not options["recorded"]:
         options = {**options, "before": observed.differences(aws, facts, cluster)}
-    findings = [*check(facts, cluster), *changes.check(facts, cluster, options)]
+    findings = [*check(facts, cluster, options["gpu_tables"]), *changes.check(facts, cluster, options)]
     findings += observed.check(facts, cluster, options)
     findings += duplicates.check(facts, cluster, named)
     findings += gpus.check(facts, cluster, options["gpu_tables"])
@@ -53,7 +52,7 @@ def check_region(aws: Aws) -> None:
     """Raise UserError if the region does not exist, because no call could reach it, or is in another partition."""
     known = aws.regions()
     if aws.region not in known:
-        near = difflib.get_close_matches(aws.region, known, 3, 0.6)
+        near = aws.regions_like_this()
         hint = f"take {' or '.join(near)}" if near else "take another"
         raise UserError(
             f"cluster_region is {aws.region}: AWS has no such region (or boto3 is too old to know it), {hint}. "
@@ -66,11 +65,13 @@ def check_region(aws: Aws) -> None:
         )
 
 
-def check(facts: AccountFacts, cluster: Cluster) -> Iterator[Finding]:
+def check(
+    facts: AccountFacts, cluster: Cluster, gpu_tables: Mapping[str, gpus.GpuTable] | None = None
+) -> Iterator[Finding]:
     """Return all that prevents the plan, and notes."""
     yield from emr.check(facts, cluster)
     yield from _check_written_locations(facts, cluster)
-    yield from machines.check_types(facts, cluster)
+    yield from machines.check_types(facts, cluster, gpu_tables)
     yield from machines.check_image(facts, cluster)
     yield from machines.check_quotas(facts, cluster)
     yield from machines.check_account_quotas(facts, cluster)

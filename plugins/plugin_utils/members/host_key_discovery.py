@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ...module_utils.plan.network import cidrs_in_use
 from ..resources import membership
 from ..resources.membership import Cluster, ClusterNode
 from ..resources.resource_reader import clusters_in, file_systems_behind
+from ..runs.run_events import clock
 from . import host_keys
 from .console import console_output
 from .host_keys import NodeReport
@@ -51,7 +53,7 @@ class HostKeyDiscovery:
         a rank to each. Machines without known keys have no report.
         """
         cluster = Cluster(self._cluster)
-        progress = ProgressPrinter(display)
+        progress, began = ProgressPrinter(display, now=time.monotonic), time.monotonic()
 
         def poll() -> bool | None:
             cluster.nodes = self._find_nodes()
@@ -64,7 +66,8 @@ class HostKeyDiscovery:
             if missing and seconds:
                 # Which machines are meant changes with each that comes.
                 kinds = f"{bool(names)} {bool(cluster.master)} {bool(joining)}"
-                progress.report(f"Waiting for {' and '.join(missing)}.", key=kinds)
+                waited = f" ({clock(time.monotonic() - began)} so far)" if progress.has_reported else ""
+                progress.report(f"Waiting for {' and '.join(missing)}{waited}.", key=kinds)
             return None if missing else True
 
         until(poll, seconds)

@@ -27,7 +27,8 @@ NOT_SETTINGS = ("cluster_plan",)
 """Variables of playbooks that begin like settings."""
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds", "destroy_scan_seconds")
 """Waiting times and limits that tests change. Every playbook accepts them."""
-_FOREIGN = ("ansible_", "deeplearning_")
+_FOREIGN = ("ansible_", "deeplearning_", "awx_", "tower_")
+"""What variables of Ansible, of our inventory and of AWX begin with. AWX sets some two dozen in each job."""
 _COMMON = ("image", "name", "profile", "public", "region", "tags")
 """Settings without their prefix that users' own playbooks have as well."""
 _REGIONS = ("aws_region", "region")

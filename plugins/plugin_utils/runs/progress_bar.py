@@ -67,7 +67,7 @@ class ProgressDisplay:
         if done > before and now - since >= LINE_SECONDS:
             speed = (done - before) / (now - since)
             left = f", {speed / 2**20:.0f} MiB/s, {clock((total - done) / speed)} left"
-        text = f"{what}: {done / 2**20:.0f} of {total / 2**20:.0f} MiB{left}"
+        text = f"{what}: {_amounts(done, total)}{left}"
         self.update(text, done / total if total else None)
 
     def close(self, text: str = "") -> None:
@@ -80,6 +80,14 @@ class ProgressDisplay:
         if self._bar:
             self._print(f"\r{' ' * len(self._bar)}\r", newline=False)
             self._bar = ""
+
+
+def _amounts(done: int, total: int) -> str:
+    """Return how much of a transfer is complete, in a unit that shows a small one as well."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if total >= unit:
+            return f"{done / unit:.0f} of {total / unit:.0f} {name}"
+    return f"{done} of {total} bytes"
 
 
 def draw(text: str, done: float | None, width: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from ...module_utils.contract import problems, report
 from ...module_utils.contract.hosts import host_name
 from ...module_utils.contract.names import MASTER
+from ...module_utils.contract.run_request import ACTIVE_STATES
 from ...module_utils.contract.run_stall import STALLED
 from ...module_utils.contract.tables import join_names, text_table
 from ...module_utils.plan.prices import PriceList
@@ -30,6 +31,8 @@ SHOWN_MEMBERS = 32
 """The most members in a full table. With more, only those are in it that are not ready."""
 Item = Mapping[str, Any]
 """A summary, or one of its members or runs."""
+INTERRUPTED_STATES = ("lost", "stopped")
+"""The states of runs that ended before they had finished, and not by an error of their own."""
 READY = ("ready", "in service")
 """The health of a member without a problem. The second word is AWS's, where the master does not answer."""
 
@@ -83,6 +86,7 @@ def extend(
         "master_problem": seen.silence,
         "members": members,
         "runs": list(answer.get("runs", ())),
+        "next": next_command(summary, answer.get("runs", ())),
         "problems": [
             *silence,
             *answer.get("problems", ()),
@@ -95,6 +99,21 @@ def extend(
             *_image_problems(seen, now),
         ],
     }
+
+
+def next_command(summary: Item, runs: Sequence[Item]) -> str:
+    """Return what helps next: following a run, resuming the newest one if it is not finished, or the summary's command.
+
+    `runs`: the newest one first.
+    """
+    if summary["state"] not in ("ready", "degraded"):
+        return str(summary["next"])
+    for run in runs:
+        if run["state"] in ACTIVE_STATES:
+            return f"ansible-playbook deeplearning.aws.follow -e run_id={run['run_id']}{summary['again']}"
+    if runs and runs[0]["state"] in INTERRUPTED_STATES:
+        return f"ansible-playbook deeplearning.aws.train -e resume={runs[0]['run_id']}{summary['again']}"
+    return str(summary["next"])
 
 
 # Members

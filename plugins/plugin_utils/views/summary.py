@@ -54,6 +54,10 @@ class Context:
     """what is in the cluster's network without its tag: it costs as well"""
 
 
+TRAIN = "ansible-playbook deeplearning.aws.train -e framework=pytorch"
+"""What to do with a cluster that is ready."""
+
+
 def destroy_command(cluster: str, again: str = "") -> str:
     return f"ansible-playbook deeplearning.aws.destroy -e destroy={cluster}{again}"
 
@@ -207,11 +211,10 @@ def ssh_command(master: Mapping[str, str], context: Context) -> str:
 
 
 def next_command(state: str, context: Context, emr: bool = False) -> str:
-    if state in ("ready", "degraded") and context.next:
-        return f"{context.next}{context.again}"
+    if state in ("ready", "degraded") and not context.failure:
+        return f"{context.next or TRAIN}{context.again}"
     source = "emr" if emr else "site"
-    playbook = "status" if state in ("ready", "degraded", "creating") and not context.failure else source
-    return f"ansible-playbook deeplearning.aws.{playbook}{context.again}"
+    return f"ansible-playbook deeplearning.aws.{source}{context.again}"
 
 
 _STATES: Mapping[str, str] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email.utils
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -257,6 +259,33 @@ def test_bad_credentials_in_the_words_of_each_service(
     error = answered(code, words, status, service, "DescribeThings")
     assert message in str(error)
     assert error.is_fatal and not error.denied
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        ("RequestExpired", 400, "Request has expired."),
+        ("AuthFailure", 401, "AWS was not able to validate the provided access credentials"),
+        ("SignatureDoesNotMatch", 403, "The request signature we calculated does not match"),
+    ],
+)
+@pytest.mark.parametrize(("apart", "is_clock"), [(-1200, True), (1200, True), (60, False), (None, False)])
+def test_the_time_of_the_answer_tells_a_wrong_clock_from_bad_credentials(
+    code: str, status: int, words: str, apart: float | None, is_clock: bool
+) -> None:
+    headers = {} if apart is None else {"date": email.utils.formatdate(time.time() + apart, usegmt=True)}
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers}
+    answer = {"Error": {"Code": code, "Message": words}, "ResponseMetadata": metadata}
+    error = problem(botocore.exceptions.ClientError(answer, "DescribeThings"), "ec2", "DescribeThings")
+    assert (CLOCK in str(error)) is is_clock
+    assert error.is_fatal
+
+
+def test_another_refusal_is_not_blamed_on_the_clock() -> None:
+    headers = {"date": email.utils.formatdate(time.time() + 1200, usegmt=True)}
+    metadata = {"HTTPStatusCode": 403, "HTTPHeaders": headers}
+    answer = {"Error": {"Code": "AccessDenied", "Message": "No."}, "ResponseMetadata": metadata}
+    assert CLOCK not in str(problem(botocore.exceptions.ClientError(answer, "DescribeThings"), "ec2", "DescribeThings"))
 
 
 def test_s3_answers_head_with_a_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +302,25 @@ def test_times_may_be_numbers_and_texts_with_a_zone() -> None:
 )
 def test_how_the_next_page_is_requested(aws: Account, service: str, operation: str, tokens: dict[str, str]) -> None:
     assert client._tokens(connected().client(service), operation) == tokens
+
+
+@pytest.mark.parametrize(
+    ("region", "sentence"),
+    [
+        ("eu-west-9", r"AWS has no region eu-west-9, as far as the SDK .*Did you mean .*eu-west-\d.*Example: "),
+        ("atlantis", "AWS has no region atlantis, as far as .*Check its name"),
+        ("eu-west-1", "AWS cannot be reached at https://sts"),
+    ],
+)
+def test_a_region_that_does_not_exist_is_named_and_not_the_network(
+    region: str, sentence: str, aws: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = connected(region)
+    error = botocore.exceptions.EndpointConnectionError(endpoint_url="https://sts")
+    with pytest.raises(AwsError, match="AWS cannot be reached"):
+        raise session._problem(error, "sts", "get_caller_identity")
+    # There is no endpoint of the operator's own any more.
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    explained = session._problem(error, "sts", "get_caller_identity")
+    assert re.search(sentence, str(explained)), explained
+    assert explained.is_fatal and explained.code == client.UNREACHABLE

@@ -683,6 +683,22 @@ def test_a_transfer_shows_the_time_left_at_its_speed() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("done", "total", "line"),
+    [
+        (0, 0, "  first: 0 of 0 bytes"),
+        (0, 700, "  first: 0 of 700 bytes"),
+        (2048, 5000, "  first: 2 of 5 KiB"),
+        (1 << 20, 3 << 30, "  first: 1 of 3072 MiB"),
+    ],
+)
+def test_a_small_transfer_has_a_small_unit(done: int, total: int, line: str) -> None:
+    output: list[str] = []
+    display = ProgressDisplay(lambda msg, newline=True: output.append(msg), False, 80, lambda: 0.0)
+    display.transfer("first", done, total)
+    assert output == [line]
+
+
 # The playbook
 
 

@@ -216,6 +216,23 @@ def test_missing_resources_are_named(operation: str, answer: list[dict[str, Any]
         HostKeyDiscovery(fake, "red").facts(Cluster("red"))
 
 
+def test_a_wait_that_goes_on_is_printed_again_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    joining, seconds = instance(2), [0.0]
+
+    def pass_time(_seconds: float) -> None:
+        seconds[0] += 12
+        if seconds[0] > 20:
+            fake.machines[1] = WORKER
+
+    monkeypatch.setattr(polling, "sleep", pass_time)
+    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    fake = Fake(MASTER, joining)
+    displayed: list[str] = []
+    HostKeyDiscovery(fake, "red").run(60, displayed.append, with_ranks=True)
+    line = f"Waiting for the ranks of {WORKER['InstanceId']}"
+    assert displayed == [f"{line}.", f"{line} (0:12 so far)."]
+
+
 def test_ranks_are_awaited_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     joining = instance(2)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import playbook_input
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_rules import check
 
@@ -120,3 +121,10 @@ def test_no_play_on_nodes_sets_the_interpreter_that_the_user_may_choose() -> Non
     ours = {"Plan the cluster", "Provision the cluster", "Upload the data set to the bucket", "Make an image"}
     ours |= {"Postpone the end of the machines", "Replace a node"}
     assert fixed == ours, "these use boto3, which is where Ansible is"
+
+
+def test_variables_of_awx_are_no_reason_for_a_warning() -> None:
+    extra_vars = {"awx_job_id": 7, "tower_job_id": 7, "awx_user_name": "anna", "another": 1}
+    (warning,) = playbook_input.foreign_names("train", extra_vars, [])
+    assert warning.startswith("another is no option of deeplearning.aws.train")
+    assert playbook_input.unknown_names("train", extra_vars, []) == []

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.filter.core import gpu_tables
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
     changes,
     images,
@@ -23,6 +24,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import (
 )
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, EmrFacts, ImageFacts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
+from ansible_collections.deeplearning.aws.plugins.module_utils.plan.type_suggestions import suggest
 
 from tests.unit.plugins.plan.facts_kit import (
     FACTS,
@@ -355,6 +357,42 @@ def test_zones_that_do_not_exist_and_those_that_lack_a_type() -> None:
 def test_a_type_that_the_region_has_not(name: str, offered: list[str], sentence: str) -> None:
     problems = texts(replace(FACTS, types={}, offered_types=offered), instance_type=name)
     assert problems == [f"cluster_instance_type is {name}: us-east-1 has no such type, {sentence}"]
+
+
+OFFERED = ["a1.xlarge", "g3.4xlarge", "g4ad.xlarge", "g4dn.xlarge", "g5.xlarge", "g5g.xlarge", "g6.12xlarge"]
+OFFERED += ["m5.large", "m5.xlarge", "m9g.large", "mac2.metal", "p2.8xlarge", "p2.xlarge", "p5.48xlarge", "r9g.large"]
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "settings", "expected"),
+    [
+        # No Graviton, no GPUs without a driver, no other maker.
+        ("p9.large", "", {}, ["p5.48xlarge", "g5.xlarge", "g6.12xlarge"]),
+        ("p2.huge", "", {}, ["p5.48xlarge", "g4dn.xlarge", "g5.xlarge"]),
+        ("g4dm.xlarge", "", {}, ["g4dn.xlarge", "g5.xlarge", "g6.12xlarge"]),
+        # MXNet does not compute on an H100.
+        ("p9.large", "mxnet", {}, ["g5.xlarge", "g6.12xlarge", "g4dn.xlarge"]),
+        ("m5.largo", "", {}, ["m5.large", "m5.xlarge"]),
+        ("m9.large", "", {}, ["m5.large", "m5.xlarge"]),
+        ("zzz.nothing", "", {}, []),
+        # The master trains with the workers, so it has as many GPUs.
+        ("p9.large", "", {"master_instance_type": "g5.xlarge"}, ["g5.xlarge", "g4dn.xlarge"]),
+    ],
+)  # fmt: skip
+def test_suggested_types_are_such_as_the_plan_accepts(
+    name: str, framework: str, settings: dict[str, Any], expected: list[str]
+) -> None:
+    types = {"g5.xlarge": TYPE} if "master_instance_type" in settings else {}
+    requested = {"instance_type": name, "master_instance_type": name, "default_framework": framework, **settings}
+    facts = replace(FACTS, types=types, offered_types=OFFERED)
+    assert suggest(facts, cluster(**requested), "instance_type", name, gpu_tables([])) == expected
+
+
+@pytest.mark.parametrize(("architecture", "expected"), [("x86_64", ["g5.xlarge"]), ("arm64", ["g5g.xlarge"])])
+def test_suggested_types_have_the_architecture_of_the_image(architecture: str, expected: list[str]) -> None:
+    own_image = replace(FACTS.image, described=[{**IMAGE, "Architecture": architecture}])
+    facts = replace(FACTS, types={}, offered_types=["g5.xlarge", "g5g.xlarge"], image=own_image)
+    assert suggest(facts, cluster(instance_type="g7x.xlarge"), "instance_type", "g7x.xlarge", {}) == expected
 
 
 @pytest.mark.parametrize(

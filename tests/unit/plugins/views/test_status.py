@@ -25,6 +25,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity im
 NOW = datetime(2026, 11, 23, 4, tzinfo=UTC)
 UNPRICED = PriceList("us-east-1")
 SUMMARY = {
+    "state": "ready",
+    "next": "ansible-playbook deeplearning.aws.train -e framework=pytorch",
     "again": "",
     "master": {"instance_id": "i-00000001"},
     "efs": {"file_system_id": "fs-1", "mount_target_ids": []},
@@ -658,3 +660,29 @@ def test_a_stalled_run_is_a_problem_with_what_its_machines_cost(
 def test_a_run_that_runs_is_no_problem() -> None:
     seen = Observations(answer={**ANSWER, "runs": [{**STALLED_RUN, "state": "running"}]})
     assert status.extend(SUMMARY, cluster(), seen, NOW, UNPRICED)["problems"] == []
+
+
+TRAIN = SUMMARY["next"]
+FOLLOW = "ansible-playbook deeplearning.aws.follow -e run_id=a"
+RESUME = "ansible-playbook deeplearning.aws.train -e resume=a"
+
+
+@pytest.mark.parametrize(
+    ("state", "runs", "command"),
+    [
+        ("ready", [], TRAIN),
+        ("ready", [("a", "finished")], TRAIN),
+        ("ready", [("a", "failed")], TRAIN),
+        ("ready", [("a", "lost"), ("b", "finished")], RESUME),
+        ("degraded", [("a", "stopped")], RESUME),
+        # An older run was perhaps given up.
+        ("ready", [("b", "finished"), ("a", "lost")], TRAIN),
+        ("ready", [("b", "lost"), ("a", "stalled")], FOLLOW),
+        ("creating", [("a", "running")], TRAIN),
+    ],
+)
+def test_the_next_command_goes_on_with_a_run(state: str, runs: list[tuple[str, str]], command: str) -> None:
+    items = [{"run_id": run_id, "state": run_state} for run_id, run_state in runs]
+    assert status.next_command({**SUMMARY, "state": state}, items) == command
+    again = status.next_command({**SUMMARY, "state": state, "again": " -e c=d"}, items)
+    assert again == (command if command == TRAIN else f"{command} -e c=d")

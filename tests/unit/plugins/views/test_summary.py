@@ -19,6 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
 )
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.costs import Costs
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import (
+    TRAIN,
     Context,
     cluster_lines,
     describe,
@@ -101,7 +102,7 @@ def test_it_reads_well() -> None:
         "  log in        ssh -F '/a folder/c.ssh_config' deeplearning-master",
         "  costs         3.02 USD an hour, 72.43 a day with all machines, plus storage and traffic",
         "  machines end  never: ansible-playbook deeplearning.aws.site -e cluster_ttl_hours=8",
-        "  next          ansible-playbook deeplearning.aws.status",
+        "  next          ansible-playbook deeplearning.aws.train -e framework=pytorch",
         "  to remove it  ansible-playbook deeplearning.aws.destroy -e destroy=c",
     ]
 
@@ -424,8 +425,8 @@ def test_a_master_without_a_public_address_is_named_by_its_private_one() -> None
     [
         ("ready", context(next="do it", again=" -e a=b"), False, "do it -e a=b"),
         ("degraded", context(next="do it"), True, "do it"),
-        ("creating", context(next="do it"), False, "ansible-playbook deeplearning.aws.status"),
-        ("ready", context(again=" -e a=b"), False, "ansible-playbook deeplearning.aws.status -e a=b"),
+        ("creating", context(next="do it"), False, "ansible-playbook deeplearning.aws.site"),
+        ("ready", context(again=" -e a=b"), False, f"{TRAIN} -e a=b"),
         ("ready", context(failure="It broke."), False, "ansible-playbook deeplearning.aws.site"),
         ("failed", context(next="do it"), False, "ansible-playbook deeplearning.aws.site"),
         ("absent", context(), True, "ansible-playbook deeplearning.aws.emr"),
