@@ -227,7 +227,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         groups = self.inventory.get_groups_dict()
         members = {*groups["cluster"], *groups["joining"]}
         machines = [
-            play_selection.Target(host.name, frozenset(group.name for group in host.get_groups()))
+            play_selection.PlayTarget(host.name, frozenset(group.name for group in host.get_groups()))
             for host in self.inventory.hosts.values()
             if host.name in members
         ]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Suggest instance types in the place of one that does not exist: only such as the plan would accept, as far as the
+"""Suggest instance types in place of one that does not exist: only those that the plan would accept, as far as the
 name of a type tells."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def suggest(
     near = difflib.get_close_matches(name, alike, MOST, 0.6)
     if near or not is_accelerated:
         return near
-    # Whoever misspells such a type wants GPUs: the smallest ones, first those of the same class.
+    # Such a name means GPUs: the smallest types that have them, first those of the same class.
     return sorted(alike, key=lambda offered: (offered[0] != name[0], vcpus_of(offered) or 1000, offered))[:MOST]
 
 

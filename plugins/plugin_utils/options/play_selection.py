@@ -65,7 +65,7 @@ class PlayOptions:
 
 
 @dataclass(frozen=True)
-class Target:
+class PlayTarget:
     """A host that a playbook works on."""
 
     name: str
@@ -73,8 +73,8 @@ class Target:
 
 
 NEW_MACHINES = (
-    Target("the machines that it creates", frozenset({"all", "cluster", MASTER})),
-    Target("the machines that it creates", frozenset({"all", "cluster", "workers"})),
+    PlayTarget("the machines that it creates", frozenset({"all", "cluster", MASTER})),
+    PlayTarget("the machines that it creates", frozenset({"all", "cluster", "workers"})),
 )
 
 
@@ -99,7 +99,7 @@ def refusals(playbooks: Iterable[str], options: PlayOptions, has_localhost: bool
     return sentences
 
 
-def machine_refusals(playbooks: Iterable[str], limit: Sequence[str], machines: Sequence[Target]) -> list[str]:
+def machine_refusals(playbooks: Iterable[str], limit: Sequence[str], machines: Sequence[PlayTarget]) -> list[str]:
     """Return a sentence for each playbook whose plays for machines --limit leaves out, in part or altogether."""
     if not limit:
         return []
@@ -126,7 +126,7 @@ def takes_limit(playbooks: Sequence[str]) -> bool:
 def selects_localhost(limit: Sequence[str], has_localhost: bool = False) -> bool:
     """Return whether --limit selects the operator's machine, which only a host of the inventory is in `all`."""
     if has_localhost:
-        return _selects(limit, Target("localhost", frozenset({"all", "ungrouped"})))
+        return _selects(limit, PlayTarget("localhost", frozenset({"all", "ungrouped"})))
     regular, required, excluded = _by_kind(limit)
     is_named = any(pattern in LOCALHOST for pattern in regular)
     is_required = all(pattern in LOCALHOST for pattern in required)
@@ -178,7 +178,7 @@ def _by_kind(limit: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     return regular or ["all"], required, excluded
 
 
-def _selects(limit: Sequence[str], target: Target) -> bool:
+def _selects(limit: Sequence[str], target: PlayTarget) -> bool:
     """Return whether --limit selects a host. A pattern with a subscript, such as `workers[0]`, selects none here."""
     regular, required, excluded = _by_kind(limit)
     is_selected = any(_matches(pattern, target) for pattern in regular)
@@ -187,7 +187,7 @@ def _selects(limit: Sequence[str], target: Target) -> bool:
     return is_selected and is_required and not is_excluded
 
 
-def _matches(pattern: str, target: Target) -> bool:
+def _matches(pattern: str, target: PlayTarget) -> bool:
     expression = pattern[1:] if pattern.startswith("~") else fnmatch.translate(pattern)
     try:
         compiled = re.compile(expression)

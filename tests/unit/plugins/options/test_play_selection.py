@@ -12,8 +12,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import pl
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.play_selection import (
     COMMAND_LINE,
     PlayOptions,
+    PlayTarget,
     Tag,
-    Target,
     machine_refusals,
     refusals,
     selects_localhost,
@@ -22,9 +22,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.play_sele
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import PLAYBOOKS
 
 ROOT = Path(__file__).resolve().parents[4]
-MASTER = Target("deeplearning-master", frozenset({"all", "cluster", "master", "zone_a"}))
-WORKER = Target("deeplearning-worker2", frozenset({"all", "cluster", "workers", "zone_b"}))
-JOINING = Target("i-1", frozenset({"all", "joining"}))
+MASTER = PlayTarget("deeplearning-master", frozenset({"all", "cluster", "master", "zone_a"}))
+WORKER = PlayTarget("deeplearning-worker2", frozenset({"all", "cluster", "workers", "zone_b"}))
+JOINING = PlayTarget("i-1", frozenset({"all", "joining"}))
 
 
 def tags(*names: str, origin: str = COMMAND_LINE) -> tuple[Tag, ...]:
