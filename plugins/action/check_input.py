@@ -94,22 +94,9 @@ class ActionModule(Action):
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = requester()
-        result["lock_version"] = self._check_lock(playbook, cluster)
+        # Without access to the bucket the playbook fails later, with a sentence about what it needs there.
+        result["lock_version"] = "" if self.check_mode or unread else _check_lock(playbook, cluster, sessions)
         return _with_run(result, checked, variables) if playbook == "train" else result
-
-    def _check_lock(self, playbook: str, cluster: Mapping[str, Any]) -> str:
-        """Return the version of the cluster's lock, for playbooks that plan first and take the lock then.
-
-        Raise UserError if a run must not start, because another playbook creates, resizes or removes the cluster.
-        """
-        if self.check_mode:
-            return ""
-        if playbook in run_starts.PLAYBOOKS:
-            run_starts.refuse_while_locked(LockStore(Aws.from_options(cluster), cluster["name"]))
-            return ""
-        if playbook in playbook_input.PROVISIONING and playbook in LOCKING:
-            return holding.current_version(LockStore(Aws.from_options(cluster), cluster["name"]))
-        return ""
 
     def _resolve(self, names: Iterable[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Return the variables with their templates evaluated, and the problems with those."""
@@ -133,6 +120,19 @@ class _Sessions:
         if key not in self._sessions:
             self._sessions[key] = Aws.from_options(options)
         return self._sessions[key]
+
+
+def _check_lock(playbook: str, cluster: Mapping[str, Any], sessions: _Sessions) -> str:
+    """Return the version of the cluster's lock, for playbooks that plan first and take the lock then.
+
+    Raise UserError if a run must not start, because another playbook creates, resizes or removes the cluster.
+    """
+    if playbook in run_starts.PLAYBOOKS:
+        run_starts.refuse_while_locked(LockStore(sessions.get(cluster), cluster["name"]))
+        return ""
+    if playbook in playbook_input.PROVISIONING and playbook in LOCKING:
+        return holding.current_version(LockStore(sessions.get(cluster), cluster["name"]))
+    return ""
 
 
 def _recorded(

@@ -66,10 +66,12 @@ def test_everything_goes_in_order_and_slow_things_at_once() -> None:
     assert order(WHOLE) == [
         {"c-workers", "nat-1", "vpce-1"},
         {"i-1", "key-1"},
-        {"lt-1", "pg-1", "p", "b", "fsmt-1", "eipalloc-1"},
+        {"lt-1", "pg-1", "p", "fsmt-1", "eipalloc-1"},
         {"r", "subnet-1", "igw-1", "sg-efs"},
         {"sg-members", "rtb-1"},
         {"vpc-1"},
+        # It has the lock.
+        {"b"},
     ]
 
 
