@@ -16,7 +16,9 @@ DEFAULT = 3600
 CHAINED = 3600
 _SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
 # A session that these would narrow down would be wider here than in AWS: better none.
-_UNKNOWN = ("Policy", "PolicyArns", "Tags", "TransitiveTagKeys", "SerialNumber", "TokenCode", "SourceIdentity")
+_UNKNOWN = ("Policy", "PolicyArns", "TransitiveTagKeys", "SerialNumber", "TokenCode", "SourceIdentity")
+_TAG = re.compile(r"[\w\s.:/=+\-@]*")
+_MOST_TAGS = 50
 
 
 @answers("sts", "GetCallerIdentity")
@@ -37,7 +39,7 @@ def assume_role(call: Call) -> Result:
     role = next((role for role in backend().roles.values() if role.arn == role_arn), None)
     if role is None:
         raise aws_error("sts:AssumeRole", "AccessDenied", caller=call.caller.arn, role=role_arn)
-    session = call.cloud.credentials.issue(role.name, name, _duration(call, role))
+    session = call.cloud.credentials.issue(role.name, name, _duration(call, role), _session_tags(call))
     return {
         "Credentials": {
             "AccessKeyId": session.access_key,
@@ -50,6 +52,25 @@ def assume_role(call: Call) -> Result:
             "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/{role.name}/{name}",
         },
     }
+
+
+def _session_tags(call: Call) -> dict[str, str]:
+    """Return the session tags of a request.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html
+    """
+    tags: dict[str, str] = {}
+    for tag in call.params.get("Tags") or []:
+        key, value = str(tag["Key"]), str(tag["Value"])
+        if key.lower() in (name.lower() for name in tags):
+            message = "Duplicate tag keys found. Please note that Tag keys are case insensitive."
+            raise AwsError("InvalidParameterValue", message, 400)
+        if not key or len(key) > 128 or len(value) > 256 or not (_TAG.fullmatch(key) and _TAG.fullmatch(value)):
+            raise _invalid(value, "tags", f"Member must satisfy regular expression pattern: {_TAG.pattern}")
+        tags[key] = value
+    if len(tags) > _MOST_TAGS:
+        raise _invalid(str(len(tags)), "tags", f"Member must have length less than or equal to {_MOST_TAGS}")
+    return tags
 
 
 def _duration(call: Call, role: Any) -> int:

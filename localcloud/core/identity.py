@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from moto.backends import get_backend
@@ -27,6 +28,8 @@ class Session:
     name: str
     issued: float
     expires: float
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """session tags, which AssumeRole was called with"""
 
     @property
     def expiration(self) -> str:
@@ -40,7 +43,7 @@ class Credentials:
         self._clock = clock
         self._sessions: dict[str, Session] = {}
 
-    def issue(self, role: str, name: str, seconds: float) -> Session:
+    def issue(self, role: str, name: str, seconds: float, tags: Mapping[str, str] | None = None) -> Session:
         """New temporary credentials for a role, in a session of that name."""
         now = self._clock.time()
         self._sessions = {key: old for key, old in self._sessions.items() if old.expires > now - 3600}
@@ -52,6 +55,7 @@ class Credentials:
             name=name,
             issued=now,
             expires=now + seconds,
+            tags=dict(tags or {}),
         )
         self._sessions[session.access_key] = session
         return session
@@ -113,5 +117,15 @@ def _role_caller(session: Session) -> Caller:
     role = next((role for role in backend.roles.values() if role.name == session.role), None)
     if role is None:
         raise aws_error("sts:*", "InvalidClientTokenId")
-    tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
-    return Caller.session(role.arn, role.id, session.name, tags)
+    role_tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
+    return Caller.session(role.arn, role.id, session.name, _principal_tags(role_tags, session.tags))
+
+
+def _principal_tags(role_tags: Mapping[str, str], session_tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags of a session: its own override the role's, and IAM ignores the case of keys.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html
+    """
+    overridden = {key.lower() for key in session_tags}
+    kept = {key: value for key, value in role_tags.items() if key.lower() not in overridden}
+    return {**kept, **session_tags}

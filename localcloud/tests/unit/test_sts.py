@@ -100,6 +100,51 @@ def test_an_external_id_must_match(cloud: Cloud, ask: Ask) -> None:
     ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one", ExternalId="secret")
 
 
+def tags(**values: str) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def test_tags_of_a_session_override_those_of_its_role(cloud: Cloud, ask: Ask) -> None:
+    role = make_role(cloud, "worker", {"AWS": ROOT}, Tags=tags(cluster="red", team="one"))
+    request = {"RoleArn": role["Arn"], "RoleSessionName": "one"}
+    with pytest.raises(AwsError, match="AccessDenied: .*sts:TagSession"):
+        ask("AssumeRole", **request, Tags=tags(Cluster="blue"))
+    trusted = {"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": ["sts:AssumeRole", "sts:TagSession"]}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
+    params = {"RoleName": "worker", "PolicyDocument": document}
+    cloud.ask("iam", "UpdateAssumeRolePolicy", "us-east-1", params, Caller.service("test"))
+    issued = ask("AssumeRole", **request, Tags=tags(Cluster="blue"))["Credentials"]
+    caller, _ = cloud.credentials.resolve(issued["AccessKeyId"], issued["SessionToken"])
+    assert caller.tags == {"team": "one", "Cluster": "blue"}
+    assert caller.context()["aws:PrincipalTag/Cluster"] == "blue"
+    untagged = ask("AssumeRole", **request)["Credentials"]
+    caller, _ = cloud.credentials.resolve(untagged["AccessKeyId"], untagged["SessionToken"])
+    assert caller.tags == {"cluster": "red", "team": "one"}
+
+
+@pytest.mark.parametrize(
+    ("session_tags", "error"),
+    [
+        (tags(a="1", A="2"), "Duplicate tag keys"),
+        (tags(a="*"), "ValidationError"),
+        (tags(**{"": "1"}), "ValidationError"),
+        (tags(**{f"key{number}": "1" for number in range(51)}), "ValidationError"),
+    ],
+)
+def test_session_tags_that_aws_refuses_are_refused(
+    cloud: Cloud, ask: Ask, session_tags: list[dict[str, str]], error: str
+) -> None:
+    trusted = {"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": ["sts:AssumeRole", "sts:TagSession"]}
+    role = make_role(cloud, "worker", {"AWS": ROOT})
+    params = {
+        "RoleName": "worker",
+        "PolicyDocument": json.dumps({"Version": "2012-10-17", "Statement": [trusted]}),
+    }
+    cloud.ask("iam", "UpdateAssumeRolePolicy", "us-east-1", params, Caller.service("test"))
+    with pytest.raises(AwsError, match=error):
+        ask("AssumeRole", RoleArn=role["Arn"], RoleSessionName="one", Tags=session_tags)
+
+
 @pytest.mark.parametrize(
     ("params", "error"),
     [
