@@ -6,6 +6,7 @@ A pattern is parsed once into pieces, and its variables are replaced for each re
 * `${*}`, `${?}` and `${$}` are the characters themselves.
 * A variable without a default for which the request has no single value makes the *statement* not match:
   the exception `Unresolved`, caught where statements are matched.
+* In a Resource, variables are replaced behind the fifth colon only: not in the region, nor in the account.
 * ARNs are compared part by part, so `*` in the region does not match part of the account. The sixth part may hold
   colons. A pattern with fewer than six parts matches only if it ends in `*` (`arn:aws:s3*`).
 
@@ -107,6 +108,12 @@ class Pattern:
     @classmethod
     def parse(cls, text: str, *, variables: bool = True) -> Pattern:
         return cls(text, _pieces(text, variables))
+
+    @property
+    def has_early_variable(self) -> bool:
+        """Return whether an ARN has a variable before its fifth colon, where IAM does not replace any."""
+        early = _split_arn(self.pieces)[:5]
+        return any(isinstance(piece, Variable) for part in early for piece in part)
 
     def literal(self, context: Context) -> str:
         """Return the text with the values of its variables; `*` and `?` are plain characters here."""

@@ -170,12 +170,15 @@ def _statement(statement: Any, kind: Kind, number: int, variables: bool) -> Stat
     for resource in resources:
         if resource != "*" and not re.match(r"arn:[^:]*(:[^:]*|\*$)", resource):
             raise MalformedPolicy(f'Resource {resource} must be in ARN format or "*".')
+    resource_patterns = tuple(Pattern.parse(resource, variables=variables) for resource in resources)
+    if any(pattern.has_early_variable for pattern in resource_patterns):
+        raise MalformedPolicy("The policy failed legacy parsing")
     return Statement(
         sid=sid or str(number),
         allow=statement["Effect"] == "Allow",
         actions=tuple(Pattern.parse(action, variables=False) for action in actions),
         not_actions=not_actions,
-        resources=tuple(Pattern.parse(resource, variables=variables) for resource in resources),
+        resources=resource_patterns,
         not_resources=not_resources,
         conditions=parse_conditions(statement.get("Condition", {}), variables=variables),
         principals=_principals(statement, kind),

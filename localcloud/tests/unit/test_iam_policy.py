@@ -262,6 +262,16 @@ def test_malformed_policies_are_refused_when_they_are_read(document: Any, kind: 
         parse_policy(document if whole else {"Version": "2012-10-17", "Statement": document}, kind=kind)
 
 
+@pytest.mark.parametrize("part", ["region", "account"])
+def test_a_variable_before_the_fifth_colon_of_a_resource_is_refused(part: str) -> None:
+    parts = {"region": "us-east-1", "account": "123456789012", part: "${aws:RequestedRegion}"}
+    with pytest.raises(MalformedPolicy, match="legacy parsing"):
+        policy(allow(resource=f"arn:aws:ec2:{parts['region']}:{parts['account']}:vpc/*"))
+    # There it is text in the old version, and in a condition it may be anywhere.
+    policy(allow(resource="arn:aws:ec2:${aws:RequestedRegion}:1:vpc/*"), version="2008-10-17")
+    policy(allow(Condition={"ArnEquals": {"ec2:Vpc": "arn:aws:ec2:${aws:RequestedRegion}:1:vpc/v"}}))
+
+
 def test_two_statements_of_one_name_are_refused() -> None:
     with pytest.raises(MalformedPolicy, match="unique"):
         policy(allow(Sid="A"), allow(Sid="A"))
