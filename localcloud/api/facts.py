@@ -19,6 +19,7 @@ from localcloud.api.efs import file_systems as efs
 from localcloud.api.efs import records as efs_records
 from localcloud.api.emr import records as emr_records
 from localcloud.api.iam.history import backend as iam_backend
+from localcloud.api.iam.history import boundary_arn_in_effect
 from localcloud.core.cloud import Cloud
 from localcloud.core.settings import ACCOUNT, OTHER_ACCOUNT
 from localcloud.iam import Lookup
@@ -245,10 +246,10 @@ def facts_in_ec2(cloud: Cloud, _region: str, resource: str) -> Facts:
     return {"ec2:Public": image.public} if image else {}
 
 
-def facts_in_iam(_cloud: Cloud, _region: str, resource: str) -> Facts:
+def facts_in_iam(cloud: Cloud, _region: str, resource: str) -> Facts:
     kind, _, name = resource.partition("/")
     role = _named(iam_backend().roles, name.rpartition("/")[2]) if kind == "role" else None
-    return {"iam:PermissionsBoundary": role.permissions_boundary_arn} if role else {}
+    return {"iam:PermissionsBoundary": boundary_arn_in_effect(cloud, role)} if role else {}
 
 
 def facts_in_s3(cloud: Cloud, _region: str, resource: str) -> Facts:

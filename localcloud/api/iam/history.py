@@ -102,11 +102,16 @@ def boundary_in_effect(cloud: Cloud, caller: Caller) -> tuple[str, Mapping[str, 
     """Return a role's permissions boundary. (Users have none.)"""
     for role in backend().roles.values():
         if caller.kind == "role" and role.name == caller.name:
-            key = ("role", role.name, "boundary")
-            policy_arn = history(cloud).value_at(key, _horizon(cloud), role.permissions_boundary_arn)
+            policy_arn = boundary_arn_in_effect(cloud, role)
             # A boundary that does not exist allows nothing.
             return (_managed(cloud, policy_arn) or ("", {"Statement": []})) if policy_arn else None
     return None
+
+
+def boundary_arn_in_effect(cloud: Cloud, role: Any) -> str:
+    """Return the ARN of a role's permissions boundary, and nothing if the role has none."""
+    key = ("role", role.name, "boundary")
+    return history(cloud).value_at(key, _horizon(cloud), role.permissions_boundary_arn) or ""
 
 
 def trust_policy(cloud: Cloud, role_arn: str) -> str | None:

@@ -535,6 +535,20 @@ class TestLate:
         clock.advance(15)
         aws("ec2", worker).describe_vpcs()
 
+    def test_a_condition_on_the_boundary_of_a_role_takes_its_time(self, aws: Aws, clock: ManualClock) -> None:
+        edge = aws.ask("iam", "CreatePolicy", PolicyName="edge", PolicyDocument=document(ALL))["Policy"]["Arn"]
+        bounded = when("StringEquals", "iam:PermissionsBoundary", edge)
+        actions = ["iam:PutRolePermissionsBoundary", "iam:PutRolePolicy"]
+        aws.role("node")
+        client = aws("iam", aws.role("operator", allow(actions, **bounded)))
+        clock.advance(15)
+        policy = {"RoleName": "node", "PolicyName": "p", "PolicyDocument": document(ALL)}
+        client.put_role_permissions_boundary(RoleName="node", PermissionsBoundary=edge)
+        with refused("AccessDenied", "iam:PutRolePolicy"):
+            client.put_role_policy(**policy)
+        clock.advance(15)
+        client.put_role_policy(**policy)
+
 
 @pytest.mark.parametrize("stored", ["{}", document(), document(allow("ec2:*", **when("StringSortOfEquals", "a", "b")))])
 def test_a_policy_that_cannot_be_read_denies(aws: Aws, stored: str) -> None:
