@@ -36,6 +36,8 @@ def create_image(call: Call) -> dict[str, Any]:
         raise AwsError("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by another AMI")
     if instance.state != "stopped":
         raise AwsError("IncorrectState", f"The local cloud makes images of stopped instances: {instance.id} is not.")
+    if params.get("BlockDeviceMappings"):
+        raise invalid("The local cloud makes images of the root disk alone, without BlockDeviceMappings.")
     refuse_dry_run(params)
     source = image_for_launch(cloud, instance.image_id)
     image = replace(

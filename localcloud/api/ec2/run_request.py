@@ -49,6 +49,7 @@ def validated(call: Call) -> Launch:
             f"{group.strategy.capitalize()} placement groups are not supported by the '{kind}' instance type. "
             "Specify a supported instance type or change the placement group strategy, and try again."
         )
+    _refuse_reservations(request)
     interfaces = interfaces_for_launch(region, request, kind)
     _check_zone(region, kind, interfaces[0].subnet.availability_zone, placement)
     tags = _tags(request, of_service=call.caller.kind == "service")
@@ -83,6 +84,15 @@ def _image(cloud: Cloud, request: Mapping[str, Any]) -> Image:
     if not image_id:
         raise missing("ImageId")
     return image_for_launch(cloud, image_id)
+
+
+def _refuse_reservations(request: Mapping[str, Any]) -> None:
+    """The local cloud has no capacity reservations, so a launch cannot name one."""
+    target = (request.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
+    named = target.get("CapacityReservationId") or target.get("CapacityReservationResourceGroupArn")
+    if named:
+        message = f"The Capacity Reservation ID '{named}' does not exist"
+        raise AwsError("InvalidCapacityReservationId.NotFound", message)
 
 
 def _type(request: Mapping[str, Any], image: Image) -> str:

@@ -126,6 +126,13 @@ def launch_needs(call: Call, params: Mapping[str, Any], *, reason: str = "") -> 
     name = placement.get("GroupName") or call.lookup("placement-group-id", placement.get("GroupId") or "")
     if name:
         yield need("placement-group", name, source="Placement")
+    target = (merged.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
+    if target.get("CapacityReservationId"):
+        yield need("capacity-reservation", target["CapacityReservationId"], source="CapacityReservationSpecification")
+    if target.get("CapacityReservationResourceGroupArn"):
+        # A group of the service resource-groups. The reference has no condition keys for it.
+        group_of_reservations = target["CapacityReservationResourceGroupArn"]
+        yield Need("ec2:RunInstances", group_of_reservations, ec2.describe(call, group_of_reservations), reason)
     market = merged.get("InstanceMarketOptions") or {}
     if market.get("MarketType") == "spot":
         yield need("spot-instances-request", "*")

@@ -55,6 +55,7 @@ def model(service: str) -> Any:
 SAMPLES = {
     "Path": "/x/",
     "PolicyArn": f"{IAM}policy/x",
+    "CapacityReservationResourceGroupArn": f"arn:aws:resource-groups:{REGION}:{ACCOUNT}:group/x",
     "CopySource": "bucket/key",
     "Resources": ["vpc-1"],
 }

@@ -399,3 +399,10 @@ def test_a_caller_of_another_region_does_not_find_it(ec2: Ec2, cloud: Cloud) -> 
     )["Instances"][0]
     assert far["PrivateDnsName"].endswith(".ap-southeast-2.compute.internal")
     assert far["Placement"]["AvailabilityZone"] == "ap-southeast-2a"
+
+
+def test_a_launch_into_a_capacity_reservation_is_refused(ec2: Ec2) -> None:
+    reservation = {"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}}
+    with ec2.refused("InvalidCapacityReservationId.NotFound", "cr-0123456789abcdef0"):
+        ec2.run(CapacityReservationSpecification=reservation)
+    ec2.run(CapacityReservationSpecification={"CapacityReservationPreference": "open"})

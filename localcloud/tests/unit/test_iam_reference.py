@@ -23,8 +23,8 @@ GLOBAL_KEYS = {"aws:RequestedRegion", "aws:ResourceAccount", "aws:ViaAWSService"
 
 # Types of resources that the local cloud has none of: a row need not check them.
 ABSENT = {
-    "access-point", "accesspoint", "accesspointobject", "capacity-reservation", "dedicated-host", "elastic-gpu",
-    "editor", "elastic-inference", "group", "ipam-pool", "ipv4pool-ec2", "ipv6pool-ec2",
+    "access-point", "accesspoint", "accesspointobject", "dedicated-host", "elastic-gpu",
+    "editor", "elastic-inference", "ipam-pool", "ipv4pool-ec2", "ipv6pool-ec2",
     "license-configuration", "managed-instance", "notebook-execution", "secondary-subnet", "studio", "task",
     "vpn-gateway",
 }  # fmt: skip

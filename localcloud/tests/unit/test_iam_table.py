@@ -336,6 +336,45 @@ def test_what_the_request_says_wins_over_the_template() -> None:
     assert group.context["ec2:IsLaunchTemplateResource"] == "true"
 
 
+GROUP_OF_RESERVATIONS = f"arn:aws:resource-groups:{REGION}:{ACCOUNT}:group/theirs"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ({"CapacityReservationId": "cr-1"}, f"{EC2}capacity-reservation/cr-1"),
+        ({"CapacityReservationResourceGroupArn": GROUP_OF_RESERVATIONS}, GROUP_OF_RESERVATIONS),
+    ],
+)
+def test_launching_into_a_capacity_reservation_needs_it(target: dict[str, str], expected: str) -> None:
+    reservation = {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
+    template = {**TEMPLATE, **reservation}
+    world = FakeWorld(templates={("lt-1", "1"): template}, tagged={expected: {"deeplearning:cluster": "d"}})
+    from_template = {"LaunchTemplate": {"LaunchTemplateId": "lt-1", "Version": "1"}}
+    for request in ({"ImageId": "ami-1", **reservation}, from_template):
+        checked = [need for need in needs("ec2", "RunInstances", world, **request) if need.resource == expected]
+        assert [need.action for need in checked] == ["ec2:RunInstances"]
+        assert checked[0].context["aws:ResourceTag/deeplearning:cluster"] == "d"
+    preference = {"CapacityReservationSpecification": {"CapacityReservationPreference": "open"}}
+    without_target = needs("ec2", "RunInstances", world, ImageId="ami-1", **preference)
+    assert expected not in [need.resource for need in without_target]
+
+
+def test_an_image_needs_the_snapshots_that_its_request_names() -> None:
+    snapshots = f"arn:aws:ec2:{REGION}::snapshot/"
+    world = FakeWorld(tagged={f"{snapshots}snap-1": {"deeplearning:cluster": "d"}})
+    mapping = [{"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "snap-1"}}, {"DeviceName": "/dev/sdg", "Ebs": {}}]
+    result = needs("ec2", "CreateImage", world, InstanceId="i-1", Name="image", BlockDeviceMappings=mapping)
+    checked = {need.resource: need.context for need in result}
+    assert sorted(checked) == [
+        f"{EC2}instance/i-1",
+        f"arn:aws:ec2:{REGION}::image/*",
+        f"{snapshots}*",
+        f"{snapshots}snap-1",
+    ]
+    assert checked[f"{snapshots}snap-1"]["aws:ResourceTag/deeplearning:cluster"] == "d"
+
+
 def test_launching_without_a_template() -> None:
     result = needs("ec2", "RunInstances", ImageId="ami-1", InstanceType="t3.micro")
     kinds = (

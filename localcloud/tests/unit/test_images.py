@@ -206,6 +206,9 @@ def test_an_image_of_a_stopped_instance(ec2: Ec2, cloud: Cloud, machines: Record
     with ec2.refused("IncorrectState", "stopped"):
         ec2("CreateImage", **request)
     ec2.stopped(instance)
+    mapping = [{"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "snap-0123456789abcdef0"}}]
+    with ec2.refused("InvalidParameterValue", "the root disk alone"):
+        ec2("CreateImage", **request, BlockDeviceMappings=mapping)
     image_id = ec2("CreateImage", **request)["ImageId"]
     with ec2.refused("InvalidAMIName.Duplicate"):
         ec2("CreateImage", **request)
