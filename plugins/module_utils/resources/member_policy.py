@@ -16,7 +16,8 @@ from ..contract.names import CLUSTER_TAG, EMR_LOGS, EMR_NODE, EMR_SERVICE, MASTE
 
 RESULTS = "results"
 """The prefix of the cluster's own bucket that its members may be allowed to write."""
-_WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+"""What members may do with objects in the locations that they may write."""
 
 Statement = dict[str, Any]
 Condition = dict[str, dict[str, Any]]
@@ -108,7 +109,7 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
         statements.append(_statement("ReadFurtherData", ["s3:GetObject"], further))
     statements += _list_statements(s3, readable)
     if writable:
-        statements.append(_statement("WriteFurtherData", _WRITE, objects))
+        statements.append(_statement("WriteFurtherData", WRITE, objects))
     if access.kms_keys:
         # S3 asks for a new key of data for each object that it stores.
         use = ["kms:Decrypt", *(["kms:GenerateDataKey"] if writable else [])]
@@ -116,7 +117,7 @@ def bucket_statements(access: MemberAccess, logs: Sequence[str] = ()) -> list[St
         statements.append(_statement("UseKeysOfFurtherData", use, list(access.kms_keys), through_s3))
     if log_objects:
         statements.append(_statement("StoreLogs", ["s3:PutObject"], log_objects, of_account))
-    denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": _WRITE}
+    denied: Statement = {"Sid": "WriteNothingElse", "Effect": "Deny", "Action": WRITE}
     return [*statements, {**denied, "NotResource": [own_report, *objects, *log_objects]}]
 
 
@@ -248,8 +249,10 @@ def service_statements(access: MemberAccess) -> list[Statement]:
         "ec2:TerminateInstances",
     ]
     own = [f"{ec2}:{kind}/*" for kind in ("instance", "volume", "network-interface", "launch-template")]
-    any_of = [f"{ec2}:key-pair/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
-    any_of += [f"{ec2}:{kind}/*" for kind in ("capacity-reservation", "fleet", "network-interface")]
+    used = [f"{ec2}:{kind}/*" for kind in ("launch-template", "capacity-reservation")]
+    any_of = [f"{ec2}:key-pair/*", f"{ec2}:fleet/*", f"arn:{access.partition}:ec2:{access.region}::image/*"]
+    # A new interface's ARN ends with a plain `*`. One that exists may be another server's.
+    any_of.append(f"{ec2}:network-interface/${{*}}")
     unless_of_others = {"StringEqualsIfExists": of_cluster["StringEquals"]}
     places = [f"{ec2}:subnet/*", f"{ec2}:security-group/*"]
     # Subnets and groups of the user's own do not have the tag.
@@ -265,7 +268,7 @@ def service_statements(access: MemberAccess) -> list[Statement]:
     return [
         _statement("See", see, ["*"]),
         _statement("MakeWhatBearsTheTag", place, own, for_cluster),
-        _statement("UseWhatBearsTheTag", launch, [f"{ec2}:launch-template/*"], of_cluster),
+        _statement("UseWhatBearsTheTag", launch, used, of_cluster),
         _statement("LaunchIn", place, places, of_cluster),
         *([_statement("LaunchInTheUsersOwn", place, users_places)] if users_places else []),
         _statement("LaunchWith", launch, any_of, unless_of_others),

@@ -95,6 +95,6 @@ def reason_to_lack(permission: Permission) -> str:
         return OWN_GROUPS
     if service in ("application-autoscaling", "cloudwatch") or permission.kind == "EMR_AutoScaling_DefaultRole":
         return NO_SCALING
-    if service == "resource-groups" or permission.kind in ("dedicated-host", "group"):
+    if service == "resource-groups" or permission.kind in ("capacity-reservation", "dedicated-host", "group"):
         return NO_RESERVATION
     return NO_PLACEMENT if permission.kind == "placement-group" else ""

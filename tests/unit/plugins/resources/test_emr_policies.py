@@ -29,13 +29,15 @@ def test_emr_launches_what_gets_the_clusters_tag(action: str) -> None:
         for context, outcome in ((MARKING, True), (OTHERS_MARKING, False), ({}, False)):
             # Fleets and interfaces of a launch may have no tag.
             expected = outcome or kind in ("fleet", "network-interface")
-            assert allowed("emr", f"ec2:{action}", f"{EC2}:{kind}/x-1", context) == expected, (kind, context)
-    # From its own launch templates.
-    assert allowed("emr", f"ec2:{action}", f"{EC2}:launch-template/lt-1", MARKED)
-    assert not allowed("emr", f"ec2:{action}", f"{EC2}:launch-template/lt-1", OTHERS)
-    for place in ("key-pair/k", "capacity-reservation/cr-1"):
-        assert allowed("emr", f"ec2:{action}", f"{EC2}:{place}"), place
-        assert not allowed("emr", f"ec2:{action}", f"arn:aws:ec2:us-east-1:{OTHER}:{place}"), place
+            assert allowed("emr", f"ec2:{action}", f"{EC2}:{kind}/*", context) == expected, (kind, context)
+    # From its own launch templates, in its own reservations, and not with another server's network interface.
+    for place in ("launch-template/lt-1", "capacity-reservation/cr-1"):
+        for context, outcome in ((MARKED, True), (OTHERS, False), ({}, False)):
+            assert allowed("emr", f"ec2:{action}", f"{EC2}:{place}", context) == outcome, (place, context)
+    for context in ({}, OTHERS):
+        assert not allowed("emr", f"ec2:{action}", f"{EC2}:network-interface/eni-1", context)
+    assert allowed("emr", f"ec2:{action}", f"{EC2}:key-pair/k")
+    assert not allowed("emr", f"ec2:{action}", f"arn:aws:ec2:us-east-1:{OTHER}:key-pair/k")
     for context, outcome in ((MARKED, True), (OTHERS, False), ({}, True)):
         assert allowed("emr", f"ec2:{action}", "arn:aws:ec2:us-east-1::image/ami-1", context) == outcome
     assert not allowed("emr", f"ec2:{action}", "arn:aws:ec2:eu-west-1::image/ami-1")

@@ -50,6 +50,8 @@ def test_the_facts_are_those_of_the_published_policy() -> None:
 RESOURCES = {
     "*": f"{EC2}:any/x-1",
     "image": "arn:aws:ec2:us-east-1::image/ami-1",
+    # A new one, whose ARN ends with a plain `*` in the request.
+    "network-interface": f"{EC2}:network-interface/*",
     "placement-group": f"{EC2}:placement-group/EMR_1",
     "group": f"arn:aws:resource-groups:us-east-1:{ACCOUNT}:group/x",
     "alarm": f"arn:aws:cloudwatch:us-east-1:{ACCOUNT}:alarm:x_EMR_Auto_Scaling",
