@@ -1,13 +1,16 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Tests of why a task failed. What each does is documented in the YAML file of its name."""
+"""Tests of why a task failed, and of modules. What each does is documented in the YAML file of its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible.errors import AnsibleError
+from ansible.parsing.plugin_docs import read_docstring
+from ansible.plugins.loader import module_loader
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import is_denial, limit_in
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.failures import error_of
 
@@ -32,6 +35,18 @@ def failed_not_found(result: Mapping[str, Any]) -> bool:
     return code.endswith(("NotFound", "NotFoundException")) or any(text in message for text in _NOT_LISTED)
 
 
+def module_option(module: str, option: str) -> bool:
+    located = module_loader.find_plugin_with_context(module)
+    if not located.resolved:
+        raise AnsibleError(f"The module {module} is not installed.")
+    documentation = read_docstring(located.plugin_resolved_path, verbose=False, ignore_errors=False)["doc"]
+    return option in documentation["options"]
+
+
 class TestModule:
     def tests(self) -> dict[str, Callable[..., bool]]:
-        return {"failed_denied": failed_denied, "failed_not_found": failed_not_found}
+        return {
+            "failed_denied": failed_denied,
+            "failed_not_found": failed_not_found,
+            "module_option": module_option,
+        }
