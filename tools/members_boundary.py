@@ -117,8 +117,8 @@ def member_statements(additions: Additions) -> list[Statement]:
 def only_roles_of_the_cluster() -> Statement:
     """Return the statement that ties the tag to the name of the role, and both to the region of the call.
 
-    The tag alone does not identify a cluster: whoever assumes a role can give the session other tags, if the role's
-    trust policy allows sts:TagSession. Nobody can change the name of the role that they have assumed.
+    The tag alone does not identify a cluster: a person who assumes a role can give the session other tags, if the
+    role's trust policy allows sts:TagSession. The name of an assumed role cannot be changed.
 
     iam:PassRole is not a call of its own, and AWS does not document which region its check has. It has no effect
     without another call, which this statement denies.
@@ -166,7 +166,7 @@ def relaxed_condition(condition: Condition) -> Condition:
     if by_key.get(f"ec2:ResourceTag/{CLUSTER_TAG}") == ("StringEquals", CLUSTER):
         return OF_CLUSTER
     if list(by_key) == ["aws:ResourceAccount"]:
-        # It protects members from a bucket of that name in another account, and nobody from members.
+        # It protects members from a bucket of that name in another account. It does not separate clusters.
         return {}
     return condition
 

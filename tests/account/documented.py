@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.account.operators import DOCUMENTS, MINE, PERSON, REFUSALS, ROOT, TYPE, ZONE, operator
+from tests.account.operators import BOUNDARY, DOCUMENTS, MINE, PERSON, REFUSALS, ROOT, TYPE, ZONE, operator
 
 
 def listed(value: str | list[str]) -> list[str]:
@@ -17,8 +17,12 @@ def listed(value: str | list[str]) -> list[str]:
 
 
 def actions_of(document: Path) -> set[str]:
-    statements = json.loads(document.read_text(encoding="utf-8"))["Statement"]
-    return {action for statement in statements for action in listed(statement["Action"])}
+    """Return the actions that a document allows."""
+    allowed: set[str] = set()
+    for statement in json.loads(document.read_text(encoding="utf-8"))["Statement"]:
+        if statement["Effect"] == "Allow":
+            allowed.update(listed(statement["Action"]))
+    return allowed
 
 
 OF_EMR = {action for document in DOCUMENTS if document.stem == "operator-emr" for action in actions_of(document)}
@@ -92,6 +96,7 @@ def person_of(account: Any) -> Any:
         # Amazon Linux has a package of what mounts with TLS.
         cluster_image="base-oss-nvidia-driver-gpu-amazon-linux-2023",
         cluster_ttl_hours=8,
+        cluster_permissions_boundary=BOUNDARY,
         provision_settle_seconds=1,
         destroy_stuck_seconds=5,
     )

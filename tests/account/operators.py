@@ -13,9 +13,13 @@ from tests.account.fleet import wait_for_file_system
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted((ROOT / "docs/iam").glob("operator-*.json"))
+BOUNDARY_DOCUMENT = ROOT / "docs/iam/members-boundary.json"
 PERSON = "person"
 ACCOUNT, REGION, ZONE, TYPE = "123456789012", "us-east-1", "us-east-1a", "c5.large"
 MINE, OTHERS = "red", "blue"
+BOUNDARY_NAME = "deeplearning-members-boundary"
+BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/{BOUNDARY_NAME}"
+"""The ARN of the members' permissions boundary, as docs/iam.md has an administrator create it."""
 REFUSALS = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 S3_SERVICE = f"com.amazonaws.{REGION}.s3"
 
@@ -149,9 +153,16 @@ def with_names(value: Any, names: Mapping[str, str]) -> Any:
     return {key: with_names(one, names) for key, one in value.items()} if isinstance(value, dict) else value
 
 
+def create_boundary(account: Any) -> None:
+    """Create the boundary of members, as an administrator does once for an account."""
+    document = filled(BOUNDARY_DOCUMENT, MINE)
+    account.client("iam").create_policy(PolicyName=BOUNDARY_NAME, PolicyDocument=document)
+
+
 def operator(account: Any) -> Any:
     """Return the account for a new user who has the documented policies and nothing else."""
     iam = account.client("iam")
+    create_boundary(account)
     iam.create_user(UserName=PERSON)
     for document in DOCUMENTS:
         created = iam.create_policy(PolicyName=document.stem, PolicyDocument=filled(document, MINE))

@@ -15,11 +15,14 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
 from botocore.exceptions import ClientError, WaiterError
 
 from localcloud.api.ec2.images import BASE
+from tests.account.attempts import ELSEWHERE, ON_OTHERS, Refused, allowed
 from tests.account.kit import account_in, new_session
 from tests.account.operators import (
     ACCOUNT,
+    BOUNDARY,
     MINE,
     OTHERS,
+    PERSON,
     REFUSALS,
     REGION,
     S3_SERVICE,
@@ -32,6 +35,7 @@ from tests.account.operators import (
     with_names,
 )
 
+FULL_ACCESS = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{snapshot}"}}
 OWN_DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{own_snapshot}"}}
 TAGS = [*tagged("instance", MINE), *tagged("volume", MINE), *tagged("network-interface", MINE)]
@@ -39,6 +43,7 @@ LAUNCH = {"ImageId": BASE.id, "InstanceType": TYPE, "SecurityGroupIds": ["{own_g
 RUN = LAUNCH | {"MinCount": 1, "MaxCount": 1, "SubnetId": "{own_subnet}"}
 GROUP = {"AutoScalingGroupName": "{own_name}-workers"}
 SERVICE, NODE = f"{MINE}-{REGION}-emr", f"{MINE}-{REGION}-node"
+MASTER = f"{MINE}-{REGION}-master"
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +61,8 @@ def names(account: Any) -> dict[str, str]:
     for kind, subnet in (("free", names["subnet"]), ("untagged", names["own_subnet"])):
         created = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
         names[f"{kind}_interface"] = created["NetworkInterfaceId"]
-    golden, _snapshot = image_of(account, "golden", None, names["own_subnet"])
-    return names | {"golden": golden}
+    golden, snapshot = image_of(account, "golden", None, names["own_subnet"])
+    return names | {"golden": golden, "untagged_snapshot": snapshot}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,33 @@ def tried(client: Any, operation: str, params: dict[str, Any], names: dict[str, 
     except ClientError as error:
         return "refused" if error.response["Error"]["Code"] in REFUSALS else "allowed"
     return "allowed"
+
+
+RESERVATIONS = f"arn:aws:resource-groups:{REGION}:{ACCOUNT}:group/reservations"
+
+
+def reserved(**target: str) -> dict[str, Any]:
+    return {"CapacityReservationTarget": target}
+
+
+@pytest.mark.parametrize(
+    ("disks", "outcome"),
+    [
+        ([DISK], "refused"),
+        ([{"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{untagged_snapshot}"}}], "refused"),
+        ([OWN_DISK, DISK], "refused"),
+        # The local cloud refuses mappings, after it has checked the permissions.
+        ([OWN_DISK], "allowed"),
+        ([], "allowed"),
+    ],
+)
+def test_an_image_of_its_own_machine_has_no_snapshots_of_others(
+    red: Any, names: dict[str, str], disks: list[Any], outcome: str
+) -> None:
+    tags = [*tagged("image", MINE), *tagged("snapshot", MINE)]
+    request = {"InstanceId": "{own_instance}", "Name": "copy", "TagSpecifications": tags, "DryRun": True}
+    mapping = {"BlockDeviceMappings": disks} if disks else {}
+    assert tried(red.client("ec2"), "create_image", request | mapping, names) == outcome
 
 
 @pytest.fixture
@@ -198,6 +230,9 @@ def group(operation: str) -> dict[str, Any]:
         ({"TagSpecifications": [*tagged("instance", OTHERS), *TAGS[1:]]}, "refused"),
         # amazon.aws does not tag the interface of the machine that an image is made of.
         ({"TagSpecifications": TAGS[:2]}, "allowed"),
+        ({"CapacityReservationSpecification": reserved(CapacityReservationId="cr-0123456789abcdef0")}, "refused"),
+        ({"CapacityReservationSpecification": reserved(CapacityReservationResourceGroupArn=RESERVATIONS)}, "refused"),
+        ({"CapacityReservationSpecification": {"CapacityReservationPreference": "open"}}, "allowed"),
     ],
 )
 def test_a_machine_has_nothing_of_others(red: Any, names: dict[str, str], data: dict[str, Any], outcome: str) -> None:
@@ -377,3 +412,184 @@ def launched(account: Any, red: Any, place: dict[str, Any], roles: dict[str, str
     instances = [instance for reservation in reservations for instance in reservation["Instances"]]
     state = emr.describe_cluster(ClusterId=flow)["Cluster"]["Status"]["State"]
     return state, instances
+
+
+# A role of its own, with all permissions
+
+
+def trust_in(person: str, *actions: str) -> str:
+    statement = {"Effect": "Allow", "Principal": {"AWS": person}, "Action": list(actions)}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+OPERATOR = f"arn:aws:iam::{ACCOUNT}:user/{PERSON}"
+
+
+@pytest.fixture(scope="module")
+def own_role(red: Any, names: dict[str, str]) -> str:
+    """Return the ARN of a role that red's operator has created for themselves. It may do everything that its boundary
+    allows, and the operator may give its sessions any tags."""
+    del names
+    iam = red.client("iam")
+    trust = trust_in(OPERATOR, "sts:AssumeRole", "sts:TagSession")
+    created = iam.create_role(
+        RoleName=MASTER, AssumeRolePolicyDocument=trust, PermissionsBoundary=BOUNDARY, Tags=cluster_tag(MINE)
+    )
+    iam.put_role_policy(RoleName=MASTER, PolicyName="everything", PolicyDocument=FULL_ACCESS)
+    return str(created["Role"]["Arn"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"PermissionsBoundary": None},
+        {"PermissionsBoundary": "arn:aws:iam::aws:policy/AdministratorAccess"},
+        {"PermissionsBoundary": f"{BOUNDARY}-2"},
+        {"Tags": cluster_tag(OTHERS)},
+        {"RoleName": f"{OTHERS}-{REGION}-master"},
+        {"Path": "/path/"},
+    ],
+    ids=str,
+)
+def test_a_role_is_created_with_the_boundary_and_its_own_tag(red: Any, change: dict[str, Any]) -> None:
+    request = {
+        "RoleName": NODE,
+        "AssumeRolePolicyDocument": trust_in(OPERATOR, "sts:AssumeRole"),
+        "PermissionsBoundary": BOUNDARY,
+        **change,
+    }
+    without_empty = {key: value for key, value in request.items() if value is not None}
+    with pytest.raises(ClientError, match="AccessDenied"):
+        red.client("iam").create_role(**without_empty)
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("delete_role_permissions_boundary", {}),
+        ("put_role_permissions_boundary", {"PermissionsBoundary": "arn:aws:iam::aws:policy/AdministratorAccess"}),
+        ("attach_role_policy", {"PolicyArn": "arn:aws:iam::aws:policy/AdministratorAccess"}),
+        ("update_assume_role_policy", {"PolicyDocument": trust_in("*", "sts:AssumeRole")}),
+        ("tag_role", {"Tags": cluster_tag(OTHERS)}),
+        ("tag_role", {"Tags": [{"Key": "DeepLearning:Cluster", "Value": OTHERS}]}),
+        ("untag_role", {"TagKeys": ["deeplearning:cluster"]}),
+    ],
+)
+def test_the_boundary_and_the_tag_of_its_role_stay(
+    red: Any, own_role: str, operation: str, params: dict[str, Any]
+) -> None:
+    with pytest.raises(ClientError, match="AccessDenied"):
+        getattr(red.client("iam"), operation)(RoleName=own_role.rpartition("/")[2], **params)
+
+
+def test_a_role_without_the_boundary_gets_no_policy(account: Any, red: Any, names: dict[str, str]) -> None:
+    """Clusters of older versions have such roles."""
+    iam, role = red.client("iam"), names["own_role"]
+    policy = {"RoleName": role, "PolicyName": "everything", "PolicyDocument": FULL_ACCESS}
+    with pytest.raises(ClientError, match="AccessDenied"):
+        iam.put_role_policy(**policy)
+    iam.put_role_permissions_boundary(RoleName=role, PermissionsBoundary=BOUNDARY)
+    iam.put_role_policy(**policy)
+    with pytest.raises(ClientError, match="with an explicit deny"):
+        iam.delete_role_permissions_boundary(RoleName=role)
+    account.client("iam").delete_role_policy(RoleName=role, PolicyName="everything")
+    account.client("iam").delete_role_permissions_boundary(RoleName=role)
+
+
+class RoleSession:
+    """A session of a role, in the place of an account."""
+
+    def __init__(self, account: Any, red: Any, role: str, **more: Any) -> None:
+        assumed = red.client("sts").assume_role(RoleArn=role, RoleSessionName="bob", **more)
+        issued = assumed["Credentials"]
+        self._endpoint = account.endpoint
+        self._session = new_session(issued["AccessKeyId"], issued["SecretAccessKey"], REGION, issued["SessionToken"])
+
+    def client(self, service: str) -> Any:
+        return self._session.client(service, endpoint_url=self._endpoint)
+
+
+BY_ROLE: Refused = [
+    ("iam", "create_user", {"UserName": "eve"}),
+    ("iam", "create_access_key", {"UserName": PERSON}),
+    ("iam", "put_user_policy", {"UserName": PERSON, "PolicyName": "p", "PolicyDocument": "{{}}"}),
+    ("iam", "put_role_policy", {"RoleName": MASTER, "PolicyName": "p", "PolicyDocument": "{{}}"}),
+    ("iam", "delete_role_permissions_boundary", {"RoleName": MASTER}),
+    ("sts", "assume_role", {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/{{role}}", "RoleSessionName": "bob"}),
+    ("s3", "list_objects_v2", {"Bucket": "{bucket}"}),
+    ("s3", "put_object", {"Bucket": "{bucket}", "Key": "results/model", "Body": b""}),
+    ("s3", "delete_object", {"Bucket": "{bucket}", "Key": "results/model"}),
+    ("s3", "put_object", {"Bucket": f"{ACCOUNT}-{REGION}-deeplearning-data", "Key": "coco/x", "Body": b""}),
+    (
+        "autoscaling",
+        "put_scheduled_update_group_action",
+        {"AutoScalingGroupName": "{name}-workers", "ScheduledActionName": "end", "MinSize": 0, "MaxSize": 0},
+    ),
+    ("ec2", "create_tags", {"Resources": ["{instance}"], "Tags": [{"Key": "deeplearning:rank", "Value": "0"}]}),
+    ("ec2", "delete_tags", {"Resources": ["{instance}"], "Tags": [{"Key": "deeplearning:cluster"}]}),
+    ("ec2", "associate_address", {"AllocationId": "{address}", "NetworkInterfaceId": "{interface}"}),
+]
+SESSIONS: dict[str, dict[str, Any]] = {
+    "the role's tag": {},
+    "the neighbour's tag": {"Tags": cluster_tag(OTHERS)},
+    "the neighbour's tag in capitals": {"Tags": [{"Key": "DEEPLEARNING:CLUSTER", "Value": OTHERS}]},
+}
+
+
+@pytest.mark.parametrize("tags", SESSIONS.values(), ids=SESSIONS)
+def test_a_role_of_its_own_reaches_nothing_of_others(
+    account: Any, red: Any, names: dict[str, str], own_role: str, tags: dict[str, Any]
+) -> None:
+    session = RoleSession(account, red, own_role, **tags)
+    came_through = allowed(session, [*ON_OTHERS, *ELSEWHERE, *BY_ROLE], names)
+    assert not came_through, "\n" + "\n".join(came_through)
+
+
+def test_a_role_of_its_own_writes_its_own_results_alone(
+    account: Any, red: Any, names: dict[str, str], own_role: str
+) -> None:
+    session = RoleSession(account, red, own_role)
+    session.client("ec2").describe_instances()
+    s3, bucket = session.client("s3"), names["own_bucket"]
+    s3.put_object(Bucket=bucket, Key="results/model", Body=b"")
+    s3.get_object(Bucket=bucket, Key="results/model")
+    for key in ("lock.json", "settings.json", "bundles/a.tar", "members/AROA:i-01/report.json"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            s3.put_object(Bucket=bucket, Key=key, Body=b"")
+
+
+@pytest.fixture
+def bounded_service(account: Any, red: Any, roles: dict[str, str]) -> Iterator[Any]:
+    """Return EC2 for the role of EMR's service, with all permissions within the boundary."""
+    del roles
+    iam, administrator = red.client("iam"), account.client("iam")
+    administrator.tag_role(RoleName=SERVICE, Tags=cluster_tag(MINE))
+    iam.put_role_permissions_boundary(RoleName=SERVICE, PermissionsBoundary=BOUNDARY)
+    iam.put_role_policy(RoleName=SERVICE, PolicyName="everything", PolicyDocument=FULL_ACCESS)
+    issued = account.cloud.credentials.issue(SERVICE, "emr", 3600)
+    session = new_session(issued.access_key, issued.secret, REGION, issued.token)
+    yield session.client("ec2", endpoint_url=account.endpoint)
+    administrator.delete_role_policy(RoleName=SERVICE, PolicyName="everything")
+    administrator.delete_role_permissions_boundary(RoleName=SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome"),
+    [
+        ({}, "allowed"),
+        ({"IamInstanceProfile": {"Name": NODE}}, "allowed"),
+        ({"IamInstanceProfile": {"Name": "{role}"}}, "refused"),
+        ({"SubnetId": "{subnet}"}, "refused"),
+        ({"SecurityGroupIds": ["{own_group}", "{group}"]}, "refused"),
+        ({"ImageId": "{image}"}, "refused"),
+        ({"BlockDeviceMappings": [DISK]}, "refused"),
+        ({"NetworkInterfaces": [{"DeviceIndex": 0, "NetworkInterfaceId": "{untagged_interface}"}]}, "refused"),
+        ({"LaunchTemplate": {"LaunchTemplateId": "{template}", "Version": "1"}}, "refused"),
+        ({"CapacityReservationSpecification": reserved(CapacityReservationId="cr-0123456789abcdef0")}, "refused"),
+        ({"TagSpecifications": [*tagged("instance", OTHERS), *TAGS[1:]]}, "refused"),
+    ],
+)
+def test_a_service_role_with_all_permissions_launches_nothing_of_others(
+    bounded_service: Any, names: dict[str, str], data: dict[str, Any], outcome: str
+) -> None:
+    assert tried(bounded_service, "run_instances", RUN | data, names) == outcome

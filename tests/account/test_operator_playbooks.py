@@ -193,6 +193,7 @@ def another_user_changes_resources(account: Any) -> None:
     ec2, iam, s3, efs = (account.client(service) for service in ("ec2", "iam", "s3", "efs"))
     ssh = one(account, "describe_security_groups", "SecurityGroups", f"{MINE}-ssh")["GroupId"]
     iam.update_role(RoleName=f"{MINE}-{REGION}-worker", Description="Another user's")
+    iam.delete_role_permissions_boundary(RoleName=f"{MINE}-{REGION}-worker")
     # The same as one that the settings will have, but for its description.
     by_hand = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "192.0.2.7/32"}]}
     ec2.authorize_security_group_ingress(GroupId=ssh, IpPermissions=[by_hand])

@@ -66,7 +66,16 @@ class Finding:
 
 def operator_policies() -> dict[str, Policy]:
     """Return the documented policies of operators, filled in for a cluster."""
-    documents = sorted((ROOT / "docs/iam").glob("operator-*.json"))
+    return _documents("operator-*.json")
+
+
+def boundary() -> dict[str, Policy]:
+    """Return the permissions boundary of members, filled in for an account. It allows nothing by itself."""
+    return _documents("members-boundary.json")
+
+
+def _documents(pattern: str) -> dict[str, Policy]:
+    documents = sorted((ROOT / "docs/iam").glob(pattern))
     texts = {document.stem: document.read_text(encoding="utf-8") for document in documents}
     return {name: json.loads(re.sub(r"<(\w+)>", lambda word: CLUSTER[word[1]], text)) for name, text in texts.items()}
 
@@ -120,7 +129,7 @@ def scan(policies: Mapping[str, Policy]) -> set[Finding]:
 
 
 def scan_resource_policies(policies: Mapping[str, Policy]) -> set[Finding]:
-    """The other tools read policies of users and roles alone."""
+    """The other tools read policies that give users and roles permissions, without policy variables in names."""
     return {
         Finding("reference", name, *finding)
         for name, policy in policies.items()
@@ -182,12 +191,12 @@ def main() -> int:
     init_plugin_loader([str(ROOT / "collections")])
     policies = operator_policies() | member_policies()
     accepted = read_accepted(ACCEPTED.read_text(encoding="utf-8"))
-    on_resources = resource_policies()
-    lines = differences(scan(policies) | scan_resource_policies(on_resources), accepted)
+    only_by_reference = resource_policies() | boundary()
+    lines = differences(scan(policies) | scan_resource_policies(only_by_reference), accepted)
     if lines:
         print("\n".join(lines), f"See {ACCEPTED.relative_to(ROOT)}.", sep="\n")
         return 1
-    print(f"{len(policies) + len(on_resources)} policies scanned: {len(accepted)} findings, all accepted")
+    print(f"{len(policies) + len(only_by_reference)} policies scanned: {len(accepted)} findings, all accepted")
     return 0
 
 

@@ -37,7 +37,8 @@ def findings(policy: Mapping[str, Any]) -> Iterator[Found]:
 
 
 def _of_statement(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    patterns = _listed(statement["Action"])
+    # The actions of NotAction must exist too.
+    patterns = _listed(statement["Action"] if "Action" in statement else statement["NotAction"])
     for pattern in patterns:
         if not actions(pattern):
             yield "NO_SUCH_ACTION", pattern

@@ -87,6 +87,16 @@ def test_policies_on_resources_are_rendered() -> None:
     assert policies.scan_resource_policies(rendered) == set()
 
 
+def test_the_boundary_is_compared_with_the_reference() -> None:
+    (name,) = policies.boundary()
+    policy = policies.boundary()[name]
+    assert "<" not in json.dumps(policy)
+    assert policies.scan_resource_policies({name: policy}) == set()
+    policy["Statement"][0]["NotAction"] = "iam:PassRoll"
+    (finding,) = policies.scan_resource_policies({name: policy})
+    assert str(finding) == "reference: members-boundary, OnlyRolesOfTheCluster: NO_SUCH_ACTION: iam:PassRoll"
+
+
 def test_an_accepted_finding_that_is_gone_is_to_be_removed() -> None:
     policy = policies.operator_policies()["operator-machines"]
     sid = "LaunchWithPublicImagesAndAnyKey"
