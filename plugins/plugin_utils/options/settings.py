@@ -361,9 +361,10 @@ SECTIONS: Sequence[tuple[str, str, Sequence[Option]]] = (
         (
             Option(
                 "cluster_permissions_boundary",
-                r.policy_arn.such_as("arn:aws:iam::123456789012:policy/cluster-members"),
+                r.policy_arn.such_as("arn:aws:iam::123456789012:policy/deeplearning-members-boundary"),
                 "An IAM policy that limits what the machines may do, whatever their roles allow: the permissions "
-                "boundary of these roles. Empty: none is set, and an existing one stays.",
+                "boundary of these roles. The operators' policies require the one of docs/iam.md. Empty: none is set, "
+                "and an existing one stays.",
             ),
             Option("cluster_tags", r.tags, "Additional tags for everything that can be tagged."),
             Option(
