@@ -12,7 +12,7 @@ from tests.smoke import recording
 from tests.smoke.session import ROOT, Session
 from tests.steps import Failed, require
 
-DOCUMENTS = ("operator-machines", "operator-identity", "operator-images", "operator-emr")
+DOCUMENTS = ("operator-machines", "operator-identity", "operator-images", "operator-emr", "members-boundary")
 FAMILIES = {
     "ubuntu2204": "base-oss-nvidia-driver-gpu-ubuntu-22.04",
     "ubuntu2404": "base-oss-nvidia-driver-gpu-ubuntu-24.04",
