@@ -18,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.forbidde
         *((name, fn.CONFIGURATION) for name in ("ansible.cfg", "Ansible.CFG", "ansible.cfg.", "ansibl~1.cfg")),
         *((name, fn.HIDDEN) for name in (".envrc", ".gitmodules", ".gitattributes", ".vscode", ".hg", ".METADATA")),
         *((name, fn.HIDDEN) for name in ("...", "\u200b.envrc", ".metadata ")),
-        *((name, "") for name in fn.ALLOWED_HIDDEN_NAMES),
+        *((name, "") for name in sorted(fn.ALLOWED_HIDDEN_NAMES)),
         *((name, "") for name in ("git", "model.git", "x.gitignore", "gitx~1", "ansible.cfg.md", "a.b", "a:b", "HEAD")),
         *((name, "") for name in ("events.out.tfevents.1.host.profile-empty", "__0_0.distcp", "Modèle é", "模型")),
     ],
