@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from moto.backends import get_backend
 
@@ -117,8 +118,13 @@ def _role_caller(session: Session) -> Caller:
     role = next((role for role in backend.roles.values() if role.name == session.role), None)
     if role is None:
         raise aws_error("sts:*", "InvalidClientTokenId")
+    return caller_in_role(role, session.name, session.tags)
+
+
+def caller_in_role(role: Any, session_name: str, session_tags: Mapping[str, str] | None = None) -> Caller:
+    """Return the caller for a session of a role, which is moto's record."""
     role_tags = {tag["Key"]: tag["Value"] for tag in role.tags or []}
-    return Caller.session(role.arn, role.id, session.name, _principal_tags(role_tags, session.tags))
+    return Caller.session(role.arn, role.id, session_name, _principal_tags(role_tags, session_tags or {}))
 
 
 def _principal_tags(role_tags: Mapping[str, str], session_tags: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from localcloud.api.iam.history import backend as iam_backend
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
+from localcloud.core.identity import caller_in_role
 from localcloud.core.words import aws_error
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def ask(cloud: Cloud, region: str, operation: str, **params: Any) -> dict[str, A
 def ask_in_role(cloud: Cloud, cluster: Cluster, operation: str, **params: Any) -> dict[str, Any]:
     """Call EC2 in the service role of a cluster. What its policies do not allow is refused with EMR's own words."""
     role = service_role(cluster)
-    call = Call(cloud, "ec2", operation, params, cluster.region, Caller.session(role.arn, role.id, SESSION))
+    call = Call(cloud, "ec2", operation, params, cluster.region, caller_in_role(role, SESSION))
     try:
         enforcement.enforce(call, enforcement.required(call), "")
     except AwsError as error:

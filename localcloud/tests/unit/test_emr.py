@@ -309,6 +309,17 @@ def test_a_cluster_ends_where_its_service_role_may_not_launch(emr: Emr, missing:
     assert status["StateChangeReason"] == {"Code": "VALIDATION_ERROR", "Message": message}
 
 
+@pytest.mark.parametrize(("value", "ends"), [("red", False), ("blue", True)])
+def test_the_tags_of_the_service_role_count(emr: Emr, value: str, ends: bool) -> None:
+    emr.ec2("TagRole", service="iam", RoleName="emr", Tags=[{"Key": "team", "Value": value}])
+    of_team = when("StringEquals", "aws:PrincipalTag/team", "red")
+    text = document(allow(["ec2:*", "iam:PassRole"], **of_team))
+    emr.ec2("PutRolePolicy", service="iam", RoleName="emr", PolicyName="launch", PolicyDocument=text)
+    cluster = emr.run()
+    emr.clock.advance(100)
+    assert (emr.status(cluster)["State"] == "TERMINATED_WITH_ERRORS") is ends
+
+
 def test_a_cluster_ends_where_its_service_role_may_set_tags_in_the_launching_call_alone(emr: Emr) -> None:
     later = deny("ec2:CreateTags", **when("Null", "ec2:CreateAction", "true"))
     text = document(allow(["ec2:*", "iam:PassRole"]), later)
