@@ -593,3 +593,15 @@ def test_a_service_role_with_all_permissions_launches_nothing_of_others(
     bounded_service: Any, names: dict[str, str], data: dict[str, Any], outcome: str
 ) -> None:
     assert tried(bounded_service, "run_instances", RUN | data, names) == outcome
+
+
+def test_emr_launches_within_the_boundary(
+    account: Any, red: Any, names: dict[str, str], roles: dict[str, str], bounded_service: Any
+) -> None:
+    del bounded_service
+    state, instances = launched(account, red, with_names(PLACE, names), roles)
+    assert state == "WAITING"
+    assert {instance["SubnetId"] for instance in instances} == {names["own_subnet"]}
+    theirs = {"EmrManagedMasterSecurityGroup": "{group}", "EmrManagedSlaveSecurityGroup": "{group}"}
+    state, _instances = launched(account, red, with_names({"Ec2SubnetId": "{subnet}", **theirs}, names), roles)
+    assert state == "TERMINATED_WITH_ERRORS"
