@@ -22,9 +22,9 @@ HEADING = "### A network and a file system of your own"
 def documented_statements(names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the statements of the page by their Sid, filled in."""
     section = (ROOT / "docs/iam.md").read_text(encoding="utf-8").split(HEADING)[1]
-    found = re.search(r"```json\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    text = re.sub(r"<([\w-]+)>", lambda match: names[match[1]], found[1])
+    block = re.search(r"```json\n(.*?)```", section, re.DOTALL)
+    assert block is not None
+    text = re.sub(r"<([\w-]+)>", lambda match: names[match[1]], block[1])
     return {statement["Sid"]: statement for statement in json.loads(text)["Statement"]}
 
 
