@@ -58,7 +58,10 @@ class ActionModule(Action):
         # What is wrong in any case is reported before the first call to AWS.
         is_wrong = problems + unresolved + validate(TABLE.values(), settings).problems
         sessions = _Sessions()
-        recorded, unread = ({}, None) if is_wrong else _recorded(playbook, settings, sessions)
+        selected = None if is_wrong else _selected_cluster(settings)
+        # Before the settings: whoever records others after this moment is noticed when the lock is taken.
+        lock_version, unlockable = _lock_version(playbook, selected, sessions, self.check_mode)
+        recorded, unread = _recorded(playbook, selected, sessions)
         is_provisioning = playbook in playbook_input.PROVISIONING
         # A public key takes the place of the recorded key pair.
         folder = project_folder(task_vars)
@@ -84,6 +87,8 @@ class ActionModule(Action):
             raise UserError(str(task_vars["deeplearning_problem"]))
         if unread and is_provisioning:
             raise unread
+        if unlockable:
+            raise unlockable
         refusal = _namesake(playbook, folder, cluster, sessions)
         if refusal and playbook != "plan":
             raise UserError(refusal)
@@ -94,8 +99,11 @@ class ActionModule(Action):
         result = {"changed": False, "cluster": setting_rules.complete(cluster, emr), "options": checked.values}
         result |= {"emr": emr, "warnings": warnings, **_changes(recorded, settings, cluster)}
         result["requested_by"] = requester()
-        # Without access to the bucket the playbook fails later, with a sentence about what it needs there.
-        result["lock_version"] = "" if self.check_mode or unread else _check_lock(playbook, cluster, sessions)
+        result["lock_version"] = lock_version
+        if playbook in run_starts.PLAYBOOKS and not self.check_mode and not unread:
+            blocked = run_starts.blocking_sentence(sessions.get(cluster), cluster["name"])
+            if blocked:
+                raise UserError(blocked)
         return _with_run(result, checked, variables) if playbook == "train" else result
 
     def _resolve(self, names: Iterable[str], variables: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -122,29 +130,35 @@ class _Sessions:
         return self._sessions[key]
 
 
-def _check_lock(playbook: str, cluster: Mapping[str, Any], sessions: _Sessions) -> str:
-    """Return the version of the cluster's lock, for playbooks that plan first and take the lock then.
+def _selected_cluster(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return name, region and credentials of the cluster that is meant, or None if they are wrong."""
+    which = validate(SECTIONS[0][2], settings)
+    if which.problems:
+        return None
+    return {name.removeprefix(PREFIX): value for name, value in which.values.items()}
 
-    Raise UserError if a run must not start, because another playbook creates, resizes or removes the cluster.
-    """
-    if playbook in run_starts.PLAYBOOKS:
-        run_starts.refuse_while_locked(LockStore(sessions.get(cluster), cluster["name"]))
-        return ""
-    if playbook in playbook_input.PROVISIONING and playbook in LOCKING:
-        return holding.current_version(LockStore(sessions.get(cluster), cluster["name"]))
-    return ""
+
+def _lock_version(
+    playbook: str, selected: Mapping[str, Any] | None, sessions: _Sessions, check_mode: bool
+) -> tuple[str, UserError | None]:
+    """Return the version of the cluster's lock, for playbooks that plan first and take the lock then; or why not."""
+    takes_lock_after_plan = playbook in playbook_input.PROVISIONING and playbook in LOCKING
+    if selected is None or check_mode or not takes_lock_after_plan:
+        return "", None
+    try:
+        return holding.current_version(LockStore(sessions.get(selected), selected["name"])), None
+    except UserError as error:
+        return "", error
 
 
 def _recorded(
-    playbook: str, settings: Mapping[str, Any], sessions: _Sessions
+    playbook: str, selected: Mapping[str, Any] | None, sessions: _Sessions
 ) -> tuple[dict[str, Any], UserError | None]:
     """Return the settings that the cluster was made with, or why they cannot be read."""
-    which = validate(SECTIONS[0][2], settings)
-    if which.problems or playbook in playbook_input.NO_RECORD:
+    if selected is None or playbook in playbook_input.NO_RECORD:
         return {}, None
-    options = {name.removeprefix(PREFIX): value for name, value in which.values.items()}
     try:
-        recorded = recorded_settings.read(sessions.get(options), options["name"])
+        recorded = recorded_settings.read(sessions.get(selected), selected["name"])
     except UserError as error:
         return {}, error
     return recorded, None

@@ -28,10 +28,9 @@ class ActionModule(Action):
             version = self._release(held, options["version"])
             return not_held | {"version": version}
         aws = Aws.from_options(options)
-        store = LockStore(aws, options["cluster"])
         if options["state"] == "idle":
-            run_starts.refuse_while_locked(store)
-            return not_held
+            return not_held | {"blocked": run_starts.blocking_sentence(aws, options["cluster"])}
+        store = LockStore(aws, options["cluster"])
         if options["state"] == "unchanged":
             self._fail_if_removed(store, options["version"])
             return not_held | {"version": options["version"]}

@@ -35,7 +35,7 @@ options:
     description:
       - What is to be done with the lock. V(held) takes it, V(free) releases it.
       - V(unchanged) takes nothing, and fails if the cluster was removed since its lock had the O(version).
-      - V(idle) takes nothing, and fails while a playbook holds the lock that may terminate nodes.
+      - V(idle) takes nothing, and returns RV(blocked).
     type: str
     choices: [held, free, unchanged, idle]
     default: held
@@ -107,6 +107,10 @@ others_wrote:
   description: Whether another playbook has held the lock since it had the O(version).
   returned: always
   type: bool
+blocked:
+  description: Why no run may start now, as another playbook changes the number of nodes. Empty if a run may start.
+  returned: O(state=idle)
+  type: str
 bucket_exists:
   description: Whether the cluster's bucket exists.
   returned: always

@@ -33,13 +33,15 @@ from .record import (
     decide,
     timeout_sentence,
 )
-from .store import LockStore, NoBucket
+from .store import LockStore, NoBucket, NoLocking
 
 POLL_SECONDS = 2.0
 VERIFY_SECONDS = 2 * RENEW_SECONDS + 15
 """After this long without a renewal, the keeper has missed one, or the machine was asleep: S3 is asked itself."""
 DESTROY = "destroy"
 """The playbook that removes a cluster."""
+NOTICE_SECONDS = RENEW_SECONDS + 5
+"""After this long, a live holder whose lock was taken over knows that, as its next renewal has failed."""
 NEVER_LOCKED = "never locked"
 IN_USE = "in use"
 
@@ -123,29 +125,65 @@ def has_changed(expected: str, observed: ObservedLock) -> bool:
 
 def take(store: LockStore, request: LockRequest, display: Callable[[str], None]) -> Taken:
     """Wait until the lock can be taken, and take it. Raise UserError if it cannot."""
-    started = time.monotonic()
-    announced = ""
+    waiting = _Waiting(store, request, display)
     while True:
+        taken = waiting.attempt()
+        if taken is not None:
+            return taken
+        time.sleep(POLL_SECONDS)
+
+
+class _Waiting:
+    """One wait for a lock."""
+
+    def __init__(self, store: LockStore, request: LockRequest, display: Callable[[str], None]) -> None:
+        self._store = store
+        self._request = request
+        self._display = display
+        self._started = time.monotonic()
+        self._announced = ""
+        """the id of the holder that was announced"""
+        self._has_live_holder = False
+
+    def attempt(self) -> Taken | None:
+        """Take the lock if it can be taken now. Return None if the next attempt may take it."""
+        is_late = time.monotonic() - self._started >= self._request.wait_seconds
+        try:
+            return self._attempt(is_late)
+        except NoLocking:
+            # destroy goes on without a lock, but not beside a playbook that is known to hold it.
+            if self._request.asks_to_stop and self._has_live_holder and not is_late:
+                return None
+            raise
+
+    def _attempt(self, is_late: bool) -> Taken | None:
+        store, request = self._store, self._request
         observed = store.read()
         decision = decide(observed, store.cluster, request.break_lock, process.has_ended)
         if decision.verdict is Verdict.REFUSE:
             raise UserError(decision.note)
-        is_late = time.monotonic() - started >= request.wait_seconds
-        if decision.verdict is Verdict.TAKE or (is_late and request.asks_to_stop):
+        self._has_live_holder = is_live(observed)
+        if decision.verdict is Verdict.TAKE:
             if decision.note:
-                display(decision.note)
-            taken = _try_to_take(store, request, observed)
-            if taken is not None:
-                return taken
-            continue
-        if is_late:
-            raise UserError(timeout_sentence(observed, store.cluster, clock(request.wait_seconds)))
-        if observed.id != announced:
-            announced = observed.id
-            display(_waiting_line(observed, store.cluster, request))
+                self._display(decision.note)
+            return self._take(observed)
         if _is_to_stop(observed, request):
             _ask_to_stop(store, observed, request.user)
-        time.sleep(POLL_SECONDS)
+        if is_late and request.asks_to_stop:
+            return self._take(store.read())
+        if is_late:
+            raise UserError(timeout_sentence(observed, store.cluster, clock(request.wait_seconds)))
+        if observed.id != self._announced:
+            self._announced = observed.id
+            self._display(_waiting_line(observed, store.cluster, request))
+        return None
+
+    def _take(self, observed: ObservedLock) -> Taken | None:
+        taken = _try_to_take(self._store, self._request, observed)
+        if taken is not None and is_live(observed):
+            self._display(f"Waiting for {clock(NOTICE_SECONDS)} until the former holder has noticed it.")
+            time.sleep(NOTICE_SECONDS)
+        return taken
 
 
 def _is_to_stop(observed: ObservedLock, request: LockRequest) -> bool:

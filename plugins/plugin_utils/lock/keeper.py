@@ -103,6 +103,9 @@ class Keeper:
             time.sleep(TICK_SECONDS)
             if now() < due:
                 continue
+            if process.is_stopped(self._playbook_pid):
+                # Whoever suspends a playbook does not keep others waiting. Its tasks ask S3 when it goes on.
+                continue
             if not self._renew():
                 return
             due = now() + RENEW_SECONDS

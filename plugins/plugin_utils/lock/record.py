@@ -175,7 +175,7 @@ def timeout_sentence(observed: ObservedLock, cluster: str, waited: str) -> str:
     record = observed.record
     holder = record.holder() if record else "another playbook"
     return (
-        f"The cluster {cluster} is locked by {holder}. After {waited} nothing was changed: run the playbook again "
-        "later, or wait longer with -e lock_wait=SECONDS. If that playbook no longer runs, take the lock over: "
+        f"The cluster {cluster} is locked by {holder}. After a wait of {waited} this playbook stops: run it again "
+        "later, or wait longer with -e lock_wait=SECONDS. If the other playbook no longer runs, take the lock over: "
         f"-e break_lock={observed.id}"
     )

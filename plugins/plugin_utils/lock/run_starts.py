@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+from ...module_utils.aws.client import Aws
 from ...module_utils.contract.errors import UserError
 from .holding import is_live
 from .record import ObservedLock
-from .store import LockStore, NoBucket, NoLocking
+from .store import LockStore
 
 PLAYBOOKS = ("train", "evaluate")
 """The playbooks that start runs."""
 BLOCKING = ("site", "emr", "provision", "destroy")
-"""The playbooks that may terminate nodes while they hold the lock."""
+"""The playbooks that may change the number of nodes, or remove the cluster, while they hold the lock."""
 
 
 def is_blocked(observed: ObservedLock) -> bool:
@@ -21,14 +22,19 @@ def is_blocked(observed: ObservedLock) -> bool:
     return record is not None and record.playbook in BLOCKING and is_live(observed)
 
 
-def refuse_while_locked(store: LockStore) -> None:
-    """Raise UserError if a run must not start now. Whoever may not read the lock is not kept from training."""
+def blocking_sentence(aws: Aws, cluster: str) -> str:
+    """Return why a run must not start now; empty if it may.
+
+    Whoever may not read the lock, or does not reach AWS at this moment, is not kept from training.
+    """
     try:
-        observed = store.read()
-    except (NoBucket, NoLocking):
-        return
-    if observed.record is not None and is_blocked(observed):
-        raise UserError(
-            f"{observed.record.holder()} is changing the cluster {store.cluster}, so no run starts now. Run the "
-            "playbook again when the other one has finished. status.yml shows the lock."
-        )
+        observed = LockStore(aws, cluster).read()
+    except UserError:
+        return ""
+    record = observed.record
+    if record is None or not is_blocked(observed):
+        return ""
+    return (
+        f"{record.holder()} is changing the cluster {cluster}, so no run starts now. Run the playbook again when the "
+        "other one has finished. status.yml shows the lock."
+    )

@@ -19,6 +19,7 @@ class DestroyLock:
 
     def __init__(self, held: holding.HeldLock | None) -> None:
         self._held = held
+        self._ends_with_bucket = False
 
     @classmethod
     def of_fact(cls, lock: Mapping[str, Any]) -> DestroyLock:
@@ -37,7 +38,8 @@ class DestroyLock:
         """Wait for the lock, and warn where there can be none."""
         try:
             taken = holding.take(store, request, display)
-        except NoBucket:
+        except NoBucket as problem:
+            warn(f"Nothing prevents another playbook from changing the cluster while it is removed. {problem}")
             return cls(None)
         except NoLocking as problem:
             warn(f"Nothing prevents another playbook from changing the cluster while it is removed. {problem}")
@@ -46,14 +48,14 @@ class DestroyLock:
 
     def verify(self) -> None:
         """Raise UserError if another playbook has taken the lock over."""
-        if self._held is not None:
+        if self._held is not None and not self._ends_with_bucket:
             holding.verify(self._held)
 
     def give_up_bucket(self) -> None:
         """Let the lock end with the bucket, which is deleted now."""
         if self._held is not None:
             holding.end_keeper(self._held)
-            self._held = None
+            self._ends_with_bucket = True
 
     def holds(self, store: LockStore) -> bool:
         """Return whether no other playbook has the lock that is in the bucket now."""

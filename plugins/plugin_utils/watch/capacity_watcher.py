@@ -64,7 +64,6 @@ class CapacityWatch:
             if failed or verdict is capacity.GroupVerdict.SHORT
         }
         if goals:
-            self._fail_if_changed_by_others()
             self._reach(goals)
         self._describe(None)
         if not failed:
@@ -132,6 +131,9 @@ class CapacityWatch:
 
     def _act(self, verdicts: Mapping[str, capacity.GroupVerdict], now: float) -> bool:
         acted = False
+        if self._has_something_to_do(verdicts) and self.other_writer():
+            # What this playbook knows of the cluster is old: it only watches from here on.
+            return False
         for target in self.targets:
             outdated = self._groups[target.name].outdated(self.rules.bundle)
             if outdated:
@@ -139,13 +141,19 @@ class CapacityWatch:
                 acted = self.changed = True
             if verdicts[target.name] is capacity.GroupVerdict.RESUME:
                 self.api.resume(target.name)
-            elif verdicts[target.name] is capacity.GroupVerdict.REQUEST and not self.other_writer():
+            elif verdicts[target.name] is capacity.GroupVerdict.REQUEST:
                 self.api.set_desired(target.name, target.desired_capacity)
                 self.states[target.name] = replace(self.states[target.name], requested=now)
             else:
                 continue
             acted = self.changed = True
         return acted
+
+    def _has_something_to_do(self, verdicts: Mapping[str, capacity.GroupVerdict]) -> bool:
+        actions = (capacity.GroupVerdict.RESUME, capacity.GroupVerdict.REQUEST)
+        if any(verdict in actions for verdict in verdicts.values()):
+            return True
+        return any(self._groups[target.name].outdated(self.rules.bundle) for target in self.targets)
 
     def _associate(self) -> bool:
         """Associate the addresses with the machines of their groups. Return whether all are."""
@@ -177,9 +185,11 @@ class CapacityWatch:
             steps = {
                 name: capacity.next_step(self._groups[name], keep, patient=not is_late) for name, keep in goals.items()
             }
+            actions = {step.action for step in steps.values()}
+            if not actions <= {capacity.GroupAction.WAIT, capacity.GroupAction.DONE}:
+                self._fail_if_changed_by_others()
             for name, step in steps.items():
                 self._do(name, step)
-            actions = {step.action for step in steps.values()}
             if is_late and actions <= {capacity.GroupAction.WAIT, capacity.GroupAction.DONE}:
                 # Terminating machines need no further action.
                 for name, group in self._groups.items():

@@ -111,7 +111,14 @@ def test_no_run_goes_on_beside_a_playbook_that_terminates_nodes(
 ) -> None:
     red.bucket()
     red.put("lock.json", record(playbook=playbook).to_json())
-    assert bool(lock(state="idle").get("failed")) is is_blocked
+    result = lock(state="idle")
+    assert "failed" not in result and bool(result["blocked"]) is is_blocked
+
+
+@pytest.fixture(autouse=True)
+def notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time that a former holder needs to notice pass at once."""
+    monkeypatch.setattr(holding, "NOTICE_SECONDS", 0.0)
 
 
 def teardown(**options: Any) -> dict[str, Any]:
@@ -180,3 +187,10 @@ def test_a_bucket_that_another_playbook_locks_meanwhile_stays(
     result = teardown()
     assert result["failed"] and "Another playbook works on the cluster red now" in result["msg"]
     assert content(red)["user"] == "eve@pc"
+
+
+def test_a_deletion_of_the_bucket_that_fails_once_does_not_make_the_lock_foreign(red: MadeCluster) -> None:
+    red.bucket()
+    red.put("settings.json", b"{}")
+    red.fail("s3:DeleteBucket", "OperationAborted", count=1, status=409)
+    assert "failed" not in teardown() and not red.s3.list_buckets()["Buckets"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import AwsError
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding, keeper, run_starts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.record import FREE, HELD, ObservedLock, parse
@@ -70,7 +71,7 @@ def test_a_second_playbook_waits_until_the_lock_is_free(clock: Callable[[Callabl
 def test_waiting_ends(clock: Callable[[Callable[[], None]], None]) -> None:
     store = MemoryStore()
     store.put(record())
-    with pytest.raises(UserError, match=r"locked by ann@laptop .* After 1:00 nothing was changed"):
+    with pytest.raises(UserError, match=r"locked by ann@laptop .* After a wait of 1:00 this playbook stops"):
         holding.take(store, ME, lambda _line: None)  # type: ignore[arg-type]
     assert held_in(store) == record()
 
@@ -120,7 +121,7 @@ def test_destroy_asks_the_holder_to_stop_and_takes_over_at_the_end(
     asked = parse(store.writes[1])
     assert asked is not None and asked.stop_requested_by == "bob@desk" and asked.id == record().id
     # It is asked once.
-    assert len(store.writes) == 3
+    assert len(store.writes) == 3 and lines[-1].startswith("Waiting for 0:35")
     assert held_in(store).playbook == "destroy" and lines[0].endswith("It is asked to stop.")
 
 
@@ -286,19 +287,80 @@ def test_a_lock_that_cannot_be_read_is_unknown() -> None:
         (ObservedLock(etag='"0123"'), False),
     ],
 )
-def test_no_run_starts_while_nodes_may_be_terminated(lock: ObservedLock, refused: bool) -> None:
+def test_no_run_starts_while_the_number_of_nodes_may_change(
+    lock: ObservedLock, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = MemoryStore()
     store.read = lambda: lock  # type: ignore[method-assign]
-    if not refused:
-        run_starts.refuse_while_locked(store)  # type: ignore[arg-type]
-        return
-    with pytest.raises(UserError, match="is changing the cluster red, so no run starts now"):
-        run_starts.refuse_while_locked(store)  # type: ignore[arg-type]
+    monkeypatch.setattr(run_starts, "LockStore", lambda _aws, _cluster: store)
+    sentence = run_starts.blocking_sentence(None, "red")  # type: ignore[arg-type]
+    assert ("is changing the cluster red, so no run starts now" in sentence) is refused
+    assert refused or not sentence
 
 
-def test_whoever_may_not_read_the_lock_may_train() -> None:
-    run_starts.refuse_while_locked(Unreadable())  # type: ignore[arg-type]
-    run_starts.refuse_while_locked(WithoutBucket())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "problem",
+    [
+        NoLocking("AWS does not allow s3:GetObject."),
+        NoBucket("The bucket does not exist."),
+        AwsError("The AWS credentials have expired.", "ExpiredToken", is_fatal=True),
+    ],
+)
+def test_whoever_cannot_read_the_lock_may_train(problem: UserError, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Unreadable()
+    store.problem = problem
+    monkeypatch.setattr(run_starts, "LockStore", lambda _aws, _cluster: store)
+    assert run_starts.blocking_sentence(None, "red") == ""  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time that a former holder needs to notice pass at once."""
+    monkeypatch.setattr(holding, "NOTICE_SECONDS", 0.0)
+
+
+def test_whoever_takes_over_from_a_live_holder_waits_until_it_has_noticed(
+    clock: Callable[[Callable[[], None]], None],
+) -> None:
+    pauses: list[int] = []
+    clock(lambda: pauses.append(1))
+    store, lines = MemoryStore(), list[str]()
+    store.put(record())
+    breaking = replace(ME, break_lock=record().id)
+    holding.take(store, breaking, lines.append)  # type: ignore[arg-type]
+    assert pauses and lines[-1] == "Waiting for 0:35 until the former holder has noticed it."
+    # Nobody waits for a process that has ended.
+    pauses.clear()
+    store.put(record(process=ENDED))
+    holding.take(store, breaking, lines.append)  # type: ignore[arg-type]
+    assert not pauses
+
+
+def test_destroy_asks_first_although_it_does_not_wait(notices: None) -> None:
+    store = MemoryStore()
+    store.put(record())
+    holding.take(store, replace(DESTROY, wait_seconds=0), lambda _line: None)  # type: ignore[arg-type]
+    asked = parse(store.writes[1])
+    assert asked is not None and asked.stop_requested_by == "bob@desk" and held_in(store).playbook == "destroy"
+
+
+def test_destroy_does_not_go_on_beside_a_live_holder_while_s3_fails(
+    clock: Callable[[Callable[[], None]], None],
+) -> None:
+    store = MemoryStore()
+    store.put(record())
+    read, reads = store.read, list[int]()
+
+    def read_once() -> ObservedLock:
+        reads.append(1)
+        if len(reads) > 1:
+            raise NoLocking("s3:GetObject failed: Service Unavailable (503).")
+        return read()
+
+    store.read = read_once  # type: ignore[method-assign]
+    with pytest.raises(NoLocking):
+        holding.take(store, DESTROY, lambda _line: None)  # type: ignore[arg-type]
+    assert len(reads) * holding.POLL_SECONDS >= DESTROY.wait_seconds
 
 
 def test_a_removal_is_told_from_other_changes() -> None:

@@ -143,3 +143,20 @@ def test_it_outlives_the_task_and_ends_with_the_playbook(tmp_path: Path) -> None
         assert folder.exists()
         playbook.communicate(b"\n")
     wait_until(lambda: not folder.exists())
+
+
+def test_a_suspended_playbook_does_not_keep_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "RENEW_SECONDS", 0.0)
+    store, folder = MemoryStore(), tmp_path / "lock"
+    folder.mkdir()
+    ticks: list[int] = []
+
+    def tick(_seconds: float) -> None:
+        ticks.append(1)
+        if len(ticks) == 3:
+            keeper.shutil.rmtree(folder)
+
+    monkeypatch.setattr(keeper.time, "sleep", tick)
+    monkeypatch.setattr(keeper.process, "is_stopped", lambda _pid: True)
+    keeper_of(store, folder, os.getpid()).run()
+    assert store.read().record == record()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -40,3 +41,35 @@ def test_without_proc_a_signal_says_whether_a_process_runs() -> None:
         child.wait()
     assert process.is_running(os.getpid(), started="")
     assert not process.is_running(child.pid, started="")
+
+
+def test_a_process_that_nobody_has_waited_for_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        described = process.describe(child.pid)
+        assert child.stdin
+        child.stdin.write(b"\n")
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert process.has_ended(described) and not process.is_running(child.pid, described.started)
+
+
+def test_a_process_that_is_hidden_from_us_is_not_known_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = process.describe(os.getpid())
+    monkeypatch.setattr(process, "_status", lambda _pid: None)
+    assert not process.has_ended(described)
+
+    def of_another_user(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(process.os, "kill", of_another_user)
+    assert not process.has_ended(described)
+
+
+def test_a_suspended_process_is_recognized() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert not process.is_stopped(child.pid)
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        assert process.is_stopped(child.pid) and not process.has_ended(process.describe(child.pid))
+        os.kill(child.pid, signal.SIGCONT)
+        child.communicate(b"\n")

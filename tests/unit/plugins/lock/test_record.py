@@ -97,8 +97,8 @@ def test_other_content_is_not_a_lock(content: bytes) -> None:
 def test_who_has_waited_in_vain_is_told_what_to_do() -> None:
     sentence = timeout_sentence(LIVE, "red", "5:00")
     assert sentence == (
-        "The cluster red is locked by ann@laptop (site.yml, since 2026-11-28T12:00:00Z). After 5:00 nothing was "
-        "changed: run the playbook again later, or wait longer with -e lock_wait=SECONDS. If that playbook no longer "
+        "The cluster red is locked by ann@laptop (site.yml, since 2026-11-28T12:00:00Z). After a wait of 5:00 this "
+        "playbook stops: run it again later, or wait longer with -e lock_wait=SECONDS. If the other playbook no longer "
         "runs, take the lock over: -e break_lock=00000000000000aa"
     )
 
