@@ -267,4 +267,3 @@ def to_remove(facts: AccountFacts, cluster: Cluster, named: Sequence[str]) -> di
         "addresses": [{"id": duplicate.id, "public_ip": duplicate.public_ip} for duplicate in addresses],
         "lines": [describe(duplicate, facts.prices) for duplicate in confirmed],
     }
-

@@ -387,4 +387,3 @@ def without_interface(aws: Aws, before: Surroundings) -> list[UntaggedResource]:
         existing = {str(item[KINDS[kind].id]) for item in describe_ids(aws, kind, [item.id for item in listed])}
         remaining += [item for item in listed if item.id in existing]
     return remaining
-
