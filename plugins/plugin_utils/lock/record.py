@@ -125,7 +125,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class LockDecision:
     verdict: Verdict
     note: str = ""
     """to print before the lock is taken over, or why it is refused"""
@@ -133,34 +133,36 @@ class Decision:
 
 def decide(
     observed: ObservedLock, cluster: str, break_lock: str, has_ended: Callable[[HolderProcess], bool]
-) -> Decision:
+) -> LockDecision:
     """Decide whether the lock may be taken now. `has_ended`: whether a process of this machine is known to be gone."""
     record = observed.record
     if not observed.exists:
-        return Decision(Verdict.TAKE)
+        return LockDecision(Verdict.TAKE)
     if break_lock and break_lock == observed.id:
-        return Decision(Verdict.TAKE, f"The lock {break_lock} of the cluster {cluster} is broken, as break_lock says.")
+        return LockDecision(
+            Verdict.TAKE, f"The lock {break_lock} of the cluster {cluster} is broken, as break_lock says."
+        )
     if record is None:
-        return Decision(Verdict.REFUSE, _foreign_sentence(observed, cluster))
+        return LockDecision(Verdict.REFUSE, _foreign_sentence(observed, cluster))
     if not record.is_held:
-        return Decision(Verdict.TAKE)
+        return LockDecision(Verdict.TAKE)
     if break_lock:
         sentence = (
             f"break_lock is {break_lock}, and the lock of the cluster {cluster} has the id {record.id}: it is held by "
             f"{record.holder()}. If that playbook has ended: -e break_lock={record.id}"
         )
-        return Decision(Verdict.REFUSE, sentence)
+        return LockDecision(Verdict.REFUSE, sentence)
     if has_ended(record.process):
         note = f"{record.holder()} has ended without releasing the lock of the cluster {cluster}: it is taken over."
-        return Decision(Verdict.TAKE, note)
+        return LockDecision(Verdict.TAKE, note)
     if observed.is_abandoned:
         minutes = observed.age_seconds / 60
         note = (
             f"{record.holder()} has not renewed the lock of the cluster {cluster} for {minutes:.0f} minutes: it is "
             "taken over."
         )
-        return Decision(Verdict.TAKE, note)
-    return Decision(Verdict.WAIT)
+        return LockDecision(Verdict.TAKE, note)
+    return LockDecision(Verdict.WAIT)
 
 
 def _foreign_sentence(observed: ObservedLock, cluster: str) -> str:

@@ -268,6 +268,7 @@ LOOKS_UP_METHODS = {
     "core.py: contract": "of the contract, by names that roles and playbooks write",
     "option.py": "of a reader of a setting",
     "readers.py": "of a reader of a setting",
+    "keeper.py": "of Python's module time: a clock that only Linux has",
     "upload.py": "of an error",
     "capacity_watcher.py": "of an answer of AWS",
     "short.py": "of Ansible's own callback, by the name of ours",

@@ -528,8 +528,10 @@ def outcome(left_out: Sequence[str] = (), **groups: list[str]) -> tuple[bool, st
     play = loader.load_from_file(str(ROLES.parent / "playbooks/configure.yml"), trusted_as_template=True)[-1]
     *_, task = play["tasks"]
     master = {"configure_published": {"stdout": json.dumps({"generation": 3, "changed": True, "left_out": left_out})}}
+    members = [*groups.get("cluster", []), *groups.get("joining", [])]
     variables = {
-        "configure_hosts": "cluster:joining",
+        "configure_hosts": ",".join(members),
+        "configure_selected": members,
         "groups": {"master": ["m"], "joining": [], **groups},
         "hostvars": {"m": master},
     }

@@ -41,6 +41,8 @@ RESOURCES = {
     "Allocate the master's address": "amazon.aws.ec2_eip",
     "Delete an S3 endpoint that lacks a route table": "amazon.aws.ec2_vpc_endpoint",
     "Delete another key of that name": "amazon.aws.ec2_key",
+    "Delete NAT gateways that no route uses": "amazon.aws.ec2_vpc_nat_gateway",
+    "Release addresses that nothing uses": "amazon.aws.ec2_eip",
     "Import the public key": "amazon.aws.ec2_key",
     "Resume launching": "amazon.aws.autoscaling_group",
     "Remove the workers with the highest ranks": "amazon.aws.autoscaling_instance",
@@ -59,8 +61,8 @@ EXCEPTIONS = {
     "Create the launch templates with EFA interfaces": "deeplearning.aws.launch_template",
 }
 """amazon.aws has no module or option for these: docs/decisions/005-own-modules.md gives the reasons."""
-READING = {"bucket_info", "wait_for_capacity"}
-"""Modules of the collection that create nothing. `wait_for_capacity` waits for machines."""
+READING = {"bucket_info", "cluster_lock", "wait_for_capacity"}
+"""Modules of the collection that create no resource. `wait_for_capacity` waits for machines."""
 
 
 def tasks_in(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -90,5 +92,13 @@ def test_every_resource_is_created_by_its_module_of_amazon_aws() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/decisions/005-own-modules.md"])
 def test_the_exceptions_are_named(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    for module in ("file_system", "launch_template", "bucket_info", "wait_for_capacity", "plan", "cluster_info"):
+    for module in (
+        "file_system",
+        "launch_template",
+        "bucket_info",
+        "cluster_lock",
+        "wait_for_capacity",
+        "plan",
+        "cluster_info",
+    ):
         assert f"`{module}`" in text, module
