@@ -139,18 +139,17 @@ def lock(tmp_path: Path) -> holding.HeldLock:
 
 
 @pytest.mark.parametrize(
-    ("state", "sentence"),
+    ("lost", "stop_requested_by", "sentence"),
     [
-        (keeper.KeptLock(keeper.now()), ""),
-        (
-            keeper.KeptLock(keeper.now(), lost="eve has taken it over"),
-            "no longer has the lock .* eve has taken it over",
-        ),
-        (keeper.KeptLock(keeper.now(), stop_requested_by="bob@desk"), "bob@desk removes the cluster red .* to stop"),
+        ("", "", ""),
+        ("eve has taken it over", "", "no longer has the lock .* eve has taken it over"),
+        ("", "bob@desk", "bob@desk removes the cluster red .* to stop"),
     ],
 )
-def test_what_the_keeper_reports_counts(lock: holding.HeldLock, state: keeper.KeptLock, sentence: str) -> None:
-    keeper.write_state(Path(lock.folder), state)
+def test_what_the_keeper_reports_counts(
+    lock: holding.HeldLock, lost: str, stop_requested_by: str, sentence: str
+) -> None:
+    keeper.write_state(Path(lock.folder), keeper.KeptLock(keeper.now(), lost, stop_requested_by))
     if not sentence:
         holding.verify(lock)
         return

@@ -146,15 +146,16 @@ def test_throughput_tags_and_target_of_an_older_file_system(
 ) -> None:
     system = own(place, "c", ThroughputMode="bursting")
     takes(aws, monkeypatch, file_system_updated=20, mount_target_available=20)
-    planned = run(**place.options(tags={**TAGS, "team": "a"}), check=True)
+    options = place.options(tags={**TAGS, "team": "a"}, throughput_mode="elastic")
+    planned = run(**options, check=True)
     assert planned["diff"]["before"]["throughput_mode"] == "bursting"
     assert planned["diff"]["after"]["throughput_mode"] == "elastic"
     assert planned["diff"]["after"]["tags"] == {"Name": "c-efs", **TAGS, "team": "a"}
-    changed = run(**place.options(tags={**TAGS, "team": "a"}))
+    changed = run(**options)
     assert changed["file_system"]["id"] == system and changed["file_system"]["throughput_mode"] == "elastic"
     assert changed["file_system"]["state"] == "available"
     assert writes(aws)[-3:] == ["UpdateFileSystem", "TagResource", "CreateMountTarget"]
-    assert not run(**place.options(tags={**TAGS, "team": "a"}))["changed"]
+    assert not run(**options)["changed"]
 
 
 def test_waiting_has_an_end(aws: Account, run: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_a_file_is_sent_from_an_offset_while_progress_is_shown(
     (tmp_path / "data").write_bytes(b"before" + b"after")
     sent = run(words=["data", "receive"], stdin_file=str(tmp_path / "data"), stdin_offset=6, stream=True, writes=True)
     assert sent == {"changed": True, "answer": {"path": "/after"}}
-    assert "n: 1 of 0 MiB" in capsys.readouterr().out
+    assert "n: 1048582 of 11 bytes" in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(program: Path) -> None:
