@@ -139,7 +139,16 @@ def test_no_other_region_than_the_clusters_is_meant(
 
 
 def test_which_variables_are_meant_as_settings() -> None:
-    names = ["cluster_name", "cluster_nmae", "cluster_plan", "cluster_env_path", "network_vpc", "name", "clustername"]
+    names = [
+        "cluster_name",
+        "cluster_nmae",
+        "cluster_plan",
+        "cluster_lock",
+        "cluster_env_path",
+        "network_vpc",
+        "name",
+        "clustername",
+    ]
     assert [name for name in names if is_setting(name, ROLES)] == ["cluster_name", "cluster_nmae"]
 
 
