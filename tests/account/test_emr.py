@@ -69,8 +69,9 @@ def test_a_cluster_is_created_repeated_and_removed(emr_account: Any) -> None:
     node = account.client("emr").list_instances(ClusterId=cluster["Id"])["Instances"][-1]["Ec2InstanceId"]
     refused = play(account, "playbooks/replace.yml", code=2, node=node)
     assert not account.writes(refused.started[0]), account.writes(refused.started[0])
-    reason = "the cluster red has no Auto Scaling group, which launches another machine: EMR replaces core nodes"
-    assert f"node is {node}, and {reason}" in flat(refused.output), refused.output
+    reason = "has no Auto Scaling group, which launches another machine: EMR replaces core nodes"
+    assert f"node is {node}, and the cluster red in us-east-1" in flat(refused.output), refused.output
+    assert reason in flat(refused.output), refused.output
 
     play(account, "destroy.yml", destroy="red", cluster_keep_efs=False)
     check_gone(account, kept=False)

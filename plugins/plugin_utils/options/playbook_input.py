@@ -23,7 +23,7 @@ NO_RECORD = ("audit", "destroy", "new_project")
 """Playbooks that use no recorded settings of the cluster."""
 NO_FILES = ("audit", "destroy", "extend", "image", "new_project", "replace")
 """Playbooks that leave the cluster's files in the project as they are."""
-NOT_SETTINGS = ("cluster_lock", "cluster_plan")
+NOT_SETTINGS = ("cluster_filter", "cluster_lock", "cluster_plan")
 """Variables of playbooks that begin like settings."""
 TIMING = ("provision_settle_seconds", "emr_poll_seconds", "destroy_stuck_seconds", "destroy_scan_seconds")
 """Waiting times and limits that tests change. Every playbook accepts them."""

@@ -144,6 +144,7 @@ def test_which_variables_are_meant_as_settings() -> None:
         "cluster_nmae",
         "cluster_plan",
         "cluster_lock",
+        "cluster_filter",
         "cluster_env_path",
         "network_vpc",
         "name",
