@@ -249,7 +249,7 @@ class Account:
         written = []
         for call in self.cloud.calls.since(since):
             is_of_people = call["writes"] and call["caller"].endswith("user/operator")
-            if is_of_people and not _is_of_lock(call):
+            if is_of_people and not is_of_lock(call):
                 written.append(f"{call['service']}:{call['operation']}")
         return written
 
@@ -271,7 +271,8 @@ class Account:
         return replace(self, environment=self.environment | {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret})
 
 
-def _is_of_lock(call: Mapping[str, Any]) -> bool:
+def is_of_lock(call: Mapping[str, Any]) -> bool:
+    """Return whether a call takes, renews, reads or releases the lock of a cluster."""
     return any(str(needed["resource"]).endswith(f"/{LOCK}") for needed in call["required"])
 
 
