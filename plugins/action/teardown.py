@@ -50,6 +50,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.views import unta
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.views.summary import destroy_command
 
 _NOT_OURS = "the cluster did not make it, so it is left alone."
+MOST_ROUNDS = 3
+"""How often a cluster is removed that another playbook creates at the same time."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,36 @@ class ActionModule(Action):
         return self._remove(aws, observed, options, notes)
 
     def _remove(self, aws: Aws, observed: Observed, options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-        """Delete everything under the lock of the cluster, and return the result."""
+        """Delete what is in scope, and return the result."""
+        if options["scope"] == "all":
+            return self._remove_cluster(aws, observed, options, notes)
+        teardown = self._teardown(aws, observed, options, DestroyLock.of_fact(options["lock"]), {})
+        left = teardown.run(observed.resources)
+        return _result(aws, teardown, left, options["cluster"])
+
+    def _remove_cluster(self, aws: Aws, before: Observed, options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+        """Delete everything, and return the result.
+
+        Resources may appear after they were read, if another playbook creates the cluster at the same time.
+        """
+        removed: dict[tuple[str, str], Resource] = {}
+        for _round in range(MOST_ROUNDS):
+            teardown, left = self._remove_under_lock(aws, before, options, removed)
+            # Read everything again: only what AWS now lists counts.
+            now = ResourceReader(aws, options["cluster"], frozenset(options["also"])).read()
+            appeared = _appeared(now, left, options["keep_file_system"])
+            if not appeared:
+                break
+            self._display.display(f"Created meanwhile, so removed too: {', '.join(count_by_kind(appeared))}.")
+            before = _observe(aws, options)
+        return self._settle(aws, teardown, now, options, before.surroundings, notes)
+
+    def _remove_under_lock(
+        self, aws: Aws, observed: Observed, options: dict[str, Any], removed: dict[tuple[str, str], Resource]
+    ) -> tuple[Teardown, list[Resource]]:
+        """Delete what was observed, and return the teardown with what could not be deleted."""
         # An empty account needs no lock, which would need a bucket.
-        takes_lock = options["scope"] == "all" and bool(observed.resources.current)
+        takes_lock = bool(observed.resources.current)
         lock = self._lock(aws, options) if takes_lock else DestroyLock.of_fact(options["lock"])
         try:
             if takes_lock:
@@ -111,20 +140,30 @@ class ActionModule(Action):
                 observed = _observe(aws, options)
             if observed.also:
                 also.tag(aws, options["cluster"], observed.also)
-            teardown = Teardown(
-                aws,
-                observed.reader,
-                options["keep_file_system"],
-                self._display.display,
-                stuck_seconds=options["stuck_seconds"],
-                kinds=_kinds(options),
-                lock=lock,
-            )
-            left = teardown.run(observed.resources)
-            return self._settle(aws, teardown, left, options, observed.surroundings, notes)
+            teardown = self._teardown(aws, observed, options, lock, removed)
+            return teardown, teardown.run(observed.resources)
         finally:
             if takes_lock:
                 lock.release(self._display.warning)
+
+    def _teardown(
+        self,
+        aws: Aws,
+        observed: Observed,
+        options: Mapping[str, Any],
+        lock: DestroyLock,
+        removed: dict[tuple[str, str], Resource],
+    ) -> Teardown:
+        return Teardown(
+            aws,
+            observed.reader,
+            options["keep_file_system"],
+            self._display.display,
+            stuck_seconds=options["stuck_seconds"],
+            kinds=_kinds(options),
+            lock=lock,
+            removed=removed,
+        )
 
     def _lock(self, aws: Aws, options: Mapping[str, Any]) -> DestroyLock:
         request = holding.LockRequest(
@@ -151,39 +190,46 @@ class ActionModule(Action):
         self,
         aws: Aws,
         teardown: Teardown,
-        left: list[Resource],
-        options: dict[str, Any],
+        now: ClusterResources,
+        options: Mapping[str, Any],
         before: Surroundings,
         notes: list[str],
     ) -> dict[str, Any]:
-        """Return the result. `notes`: lines to print if the cluster is gone."""
-        others: list[str] = []
-        result: dict[str, Any] = {
-            "changed": bool(teardown.removed),
-            "removed": [resource.as_dict() for resource in teardown.removed.values()],
-        }
-        if options["scope"] == "all":
-            # Read everything again: only what AWS now lists counts.
-            resources = ResourceReader(aws, options["cluster"], frozenset(options["also"])).read()
-            others = _untagged_lines(aws, resources, _remaining(aws, resources, before))
-            left = leftovers(resources, options["keep_file_system"])
-            result["retained"] = [resource.as_dict() for resource in retained(resources, options["keep_file_system"])]
-            if not left:
-                lines = describe_result(resources, teardown)
-                self.show([*lines, *others, *notes, *data_bucket.describe(aws)])
-        if left:
+        """Print what is gone and what is left, and return the result. `notes`: lines to print if the cluster is gone."""
+        others = _untagged_lines(aws, now, _remaining(aws, now, before))
+        left = leftovers(now, options["keep_file_system"])
+        if not left:
+            self.show([*describe_result(now, teardown), *others, *notes, *data_bucket.describe(aws)])
+        elif others:
             # A failure's message is cut after a few lines.
-            if others:
-                self.show(others)
-            foreign = {resource.key: _NOT_OURS for resource in left if not resource.ours}
-            problems = foreign | teardown.problems
-            reasons = [why_left(aws, resource, problems.get(resource.key, "")) for resource in left]
-            result |= {
-                "failed": True,
-                "leftovers": [resource.as_dict() for resource in left],
-                "msg": f"The cluster {options['cluster']} in {aws.place} still has: " + "\n".join(reasons),
-            }
+            self.show(others)
+        kept_resources = retained(now, options["keep_file_system"])
+        result = _result(aws, teardown, left, options["cluster"])
+        return result | {"retained": [resource.as_dict() for resource in kept_resources]}
+
+
+def _appeared(now: ClusterResources, left: Sequence[Resource], keep: bool) -> list[Resource]:
+    """Return the resources to delete that the teardown has not seen, or has deleted before."""
+    known = {resource.key for resource in left}
+    return [resource for resource in to_delete(now, keep) if resource.key not in known]
+
+
+def _result(aws: Aws, teardown: Teardown, left: Sequence[Resource], cluster: str) -> dict[str, Any]:
+    """Return the result, which is a failure if anything is left."""
+    result: dict[str, Any] = {
+        "changed": bool(teardown.removed),
+        "removed": [resource.as_dict() for resource in teardown.removed.values()],
+    }
+    if not left:
         return result
+    foreign = {resource.key: _NOT_OURS for resource in left if not resource.ours}
+    problems = foreign | teardown.problems
+    reasons = [why_left(aws, resource, problems.get(resource.key, "")) for resource in left]
+    return result | {
+        "failed": True,
+        "leftovers": [resource.as_dict() for resource in left],
+        "msg": f"The cluster {cluster} in {aws.place} still has: " + "\n".join(reasons),
+    }
 
 
 def _kinds(options: Mapping[str, Any]) -> frozenset[str]:

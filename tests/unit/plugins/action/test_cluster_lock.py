@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import Deleting
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import Deleting, Teardown
 
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import ACCOUNT, REGION, MadeCluster, let_time_pass
@@ -187,6 +187,45 @@ def test_a_bucket_that_another_playbook_locks_meanwhile_stays(
     result = teardown()
     assert result["failed"] and "Another playbook works on the cluster red now" in result["msg"]
     assert content(red)["user"] == "eve@pc"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_what_another_playbook_creates_while_destroy_runs_is_removed_too(
+    red: MadeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], exists: bool
+) -> None:
+    """The other playbook begins after the resources were read, or after the bucket with the lock was deleted."""
+    if exists:
+        red.whole()
+    delete_all = Teardown.run
+    rounds = []
+
+    def delete_all_and_create(self: Teardown, resources: Any) -> Any:
+        left = delete_all(self, resources)
+        rounds.append(left)
+        if len(rounds) == 1:
+            MadeCluster(red.aws).bucket()
+        return left
+
+    monkeypatch.setattr(Teardown, "run", delete_all_and_create)
+    result = teardown(keep_file_system=False)
+    assert "failed" not in result and not red.s3.list_buckets()["Buckets"]
+    assert "Created meanwhile, so removed too: 1 bucket." in capsys.readouterr().out
+    assert len(rounds) == 2
+
+
+def test_a_cluster_that_is_created_again_and_again_is_a_failure(
+    red: MadeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_all = Teardown.run
+
+    def delete_all_and_create(self: Teardown, resources: Any) -> Any:
+        left = delete_all(self, resources)
+        red.bucket()
+        return left
+
+    monkeypatch.setattr(Teardown, "run", delete_all_and_create)
+    result = teardown()
+    assert result["failed"] and f"still has: bucket {BUCKET}" in result["msg"]
 
 
 def test_a_deletion_of_the_bucket_that_fails_once_does_not_make_the_lock_foreign(red: MadeCluster) -> None:
