@@ -12,6 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.action import Action
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import holding, run_starts
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.record import LOCK_KINDS
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.store import LockStore, NoBucket
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.requester import requester
 
@@ -30,7 +31,7 @@ class ActionModule(Action):
         aws = Aws.from_options(options)
         if options["state"] == "idle":
             return not_held | {"blocked": run_starts.blocking_sentence(aws, options["cluster"])}
-        store = LockStore(aws, options["cluster"])
+        store = LockStore(aws, options["cluster"], LOCK_KINDS[options["kind"]])
         if options["state"] == "unchanged":
             self._fail_if_removed(store, options["version"])
             return not_held | {"version": options["version"]}
@@ -61,8 +62,8 @@ class ActionModule(Action):
             record = taken.before.record
             who = record.holder() if record else "Another playbook"
             raise UserError(
-                f"{who} has changed the cluster {store.cluster} since this playbook began to wait for machines, so it "
-                "stops here. Run it again."
+                f"{who} has changed the cluster {store.name.cluster} since this playbook began to wait for machines, "
+                "so it stops here. Run it again."
             )
         return {"lock": holding.as_fact(lock), "version": taken.record.id, "others_wrote": others_wrote}
 
@@ -71,11 +72,9 @@ class ActionModule(Action):
         if held is None:
             return version
         try:
-            holding.release(LockStore(held.aws(), held.cluster), held)
+            holding.release(held.store(), held)
         except UserError as problem:
-            self._display.warning(
-                f"The lock of the cluster {held.cluster} expires by itself in some minutes: {problem}"
-            )
+            self._display.warning(f"The lock of {held.name.subject} expires by itself in some minutes: {problem}")
         return held.id
 
     def _fail_if_removed(self, store: LockStore, version: str) -> None:

@@ -195,7 +195,11 @@ class ActionModule(Action):
         before: Surroundings,
         notes: list[str],
     ) -> dict[str, Any]:
-        """Print what is gone and what is left, and return the result. `notes`: lines to print if the cluster is gone."""
+        """Print what is gone and what is left, and return the result.
+
+        `before`: resources without the cluster's tag before the teardown; `notes`: lines to print if the cluster is
+        gone.
+        """
         others = _untagged_lines(aws, now, _remaining(aws, now, before))
         left = leftovers(now, options["keep_file_system"])
         if not left:

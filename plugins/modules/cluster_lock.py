@@ -39,6 +39,13 @@ options:
     type: str
     choices: [held, free, unchanged, idle]
     default: held
+  kind:
+    description:
+      - What is locked. V(image_machine) is the machine that C(image.yml) makes images on, whose lock is held while the
+        machine prepares itself. Its object in the bucket is C(image_machine_lock.json).
+    type: str
+    choices: [cluster, image_machine]
+    default: cluster
   playbook:
     description: The playbook's name, which others read while they wait.
     type: str

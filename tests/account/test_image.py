@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localcloud.api.ec2.images import API_ONLY
 from tests.account.booting import BROKEN, Nodes, nodes_of
+from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION
+from tests.account.two_operators import two_operators
 
 IMAGE = "playbooks/image.yml"
 OURS = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
@@ -85,3 +88,20 @@ def test_a_machine_that_cannot_prepare_itself_is_terminated_and_its_log_shown(ac
         ran = account.play(IMAGE)
     assert ran.code == 2 and "could not prepare itself (framework): TASK [efs_mount" in ran.output
     assert set(machines(account)) <= {"terminated", "shutting-down"} and not images(account)
+
+
+@pytest.mark.stand_in("the machine of the image: a thread that reports as it would")
+def test_a_second_playbook_waits_for_the_image_of_the_first(account: Any, nodes: Nodes, tmp_path: Path) -> None:
+    first, second = two_operators(account, tmp_path)
+    threads = [first.play(IMAGE)]
+    wait_until(lambda: machines(account) == ["running"])
+    threads.append(second.play(IMAGE))
+    wait_until(lambda: any("The image machine of the cluster red is locked by" in line for line in second.lines))
+    with nodes.bake("red"):
+        for thread in threads:
+            thread.join()
+    outputs = f"{first.output[-6000:]}\n=== the second\n{second.output[-6000:]}"
+    assert (first.code, second.code) == (0, 0), outputs
+    [image] = images(account)
+    assert image["ImageId"] in first.output and image["ImageId"] in second.output, outputs
+    assert machines(account) == ["terminated"], outputs

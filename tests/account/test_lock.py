@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.account.census import CLUSTER, CONSENT, WHOLE, census, prepare
-from tests.account.kit import CLOUD_HALF, REGION, WHEELS, Account
+from tests.account.kit import CLOUD_HALF, REGION, Account
+from tests.account.two_operators import Operator, two_operators
 
 LONGEST_OFFSET = 25.0
 """Seconds between the starts of two playbooks. provision.yml takes a little longer."""
@@ -24,37 +20,10 @@ LONG_SEEDS = tuple(range(3, 11))
 SEEDS = [*GATE_SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG_SEEDS)]
 
 
-@dataclass
-class Operator:
-    """A person with a machine and a project of their own, who runs one playbook."""
-
-    account: Account
-    code: int | None = None
-    output: str = ""
-    lines: list[str] = field(default_factory=list)
-
-    def play(self, playbook: str, after: float = 0.0, **extra: Any) -> threading.Thread:
-        def run() -> None:
-            time.sleep(after)
-            with ExitStack() as stack:
-                playing = stack.enter_context(self.account.playing(playbook, forking=self.account.forking, **extra))
-                for line in playing.lines():
-                    self.lines.append(line)
-                self.code = playing.process.wait()
-            self.output = "".join(self.lines)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
-
-
 @pytest.fixture
-def operators(account: Account, tmp_path: Path) -> Iterator[tuple[Operator, Operator]]:
+def operators(account: Account, tmp_path: Path) -> tuple[Operator, Operator]:
     prepare(account)
-    folder = tmp_path / "another"
-    (folder / ".deeplearning").mkdir(parents=True)
-    (folder / ".deeplearning/wheels").symlink_to(WHEELS)
-    yield Operator(account), Operator(replace(account, folder=folder))
+    return two_operators(account, tmp_path)
 
 
 def lock_of(account: Account) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from . import keeper, process
 from .record import (
     FREE,
     HELD,
-    OBJECT,
+    LOCK_KINDS,
     RENEW_SECONDS,
+    LockName,
     LockRecord,
     ObservedLock,
     Verdict,
@@ -64,6 +65,8 @@ class HeldLock:
     """A lock that this playbook holds: what its later tasks need to know. A fact of the playbook."""
 
     cluster: str
+    kind: str
+    """the name of its LockKind"""
     id: str
     folder: str
     """where the keeper writes its state"""
@@ -71,8 +74,13 @@ class HeldLock:
     profile: str
     role_arn: str
 
-    def aws(self) -> Aws:
-        return Aws(self.region, self.profile, self.role_arn)
+    @property
+    def name(self) -> LockName:
+        return LockName(self.cluster, LOCK_KINDS[self.kind])
+
+    def store(self) -> LockStore:
+        """Return the lock's store, with a session of its own."""
+        return LockStore(Aws(self.region, self.profile, self.role_arn), self.cluster, LOCK_KINDS[self.kind])
 
 
 def held_lock(fact: Mapping[str, Any]) -> HeldLock | None:
@@ -159,7 +167,7 @@ class _Waiting:
     def _attempt(self, is_late: bool) -> Taken | None:
         store, request = self._store, self._request
         observed = store.read()
-        decision = decide(observed, store.cluster, request.break_lock, process.has_ended)
+        decision = decide(observed, store.name, request.break_lock, process.has_ended)
         if decision.verdict is Verdict.REFUSE:
             raise UserError(decision.note)
         self._has_live_holder = is_live(observed)
@@ -172,10 +180,10 @@ class _Waiting:
         if is_late and request.asks_to_stop:
             return self._take(store.read())
         if is_late:
-            raise UserError(timeout_sentence(observed, store.cluster, clock(request.wait_seconds)))
+            raise UserError(timeout_sentence(observed, store.name, clock(request.wait_seconds)))
         if observed.id != self._announced:
             self._announced = observed.id
-            self._display(_waiting_line(observed, store.cluster, request))
+            self._display(_waiting_line(observed, store.name, request))
         return None
 
     def _take(self, observed: ObservedLock) -> Taken | None:
@@ -192,9 +200,9 @@ def _is_to_stop(observed: ObservedLock, request: LockRequest) -> bool:
     return request.asks_to_stop and not is_destroy
 
 
-def _waiting_line(observed: ObservedLock, cluster: str, request: LockRequest) -> str:
+def _waiting_line(observed: ObservedLock, lock: LockName, request: LockRequest) -> str:
     holder = observed.record.holder() if observed.record else "another playbook"
-    line = f"The cluster {cluster} is locked by {holder}: waiting for up to {clock(request.wait_seconds)}"
+    line = f"{lock.title} is locked by {holder}: waiting for up to {clock(request.wait_seconds)}"
     if _is_to_stop(observed, request):
         return f"{line}. It is asked to stop."
     return f"{line}. The lock's id is {observed.id}."
@@ -233,10 +241,11 @@ def keep(store: LockStore, aws: Aws, options: Mapping[str, Any], taken: Taken, p
     folder = Path(tempfile.mkdtemp(prefix="deeplearning-lock-"))
     keeper.write_state(folder, keeper.KeptLock(keeper.now()))
     # A connection must not be shared by two processes.
-    own_store = LockStore(aws.in_region(aws.region), store.cluster)
+    own_store = LockStore(aws.in_region(aws.region), store.name.cluster, store.name.kind)
     keeper.start(keeper.Keeper(own_store, folder, playbook_pid, taken.record, taken.etag))
     return HeldLock(
-        cluster=store.cluster,
+        cluster=store.name.cluster,
+        kind=store.name.kind.name,
         id=taken.record.id,
         folder=str(folder),
         region=options["region"],
@@ -252,7 +261,7 @@ def verify(lock: HeldLock) -> None:
         state = _ask_s3(lock)
     if state.lost:
         raise UserError(
-            f"This playbook no longer has the lock of the cluster {lock.cluster}: {one_line(state.lost)}. It stops "
+            f"This playbook no longer has the lock of {lock.name.subject}: {one_line(state.lost)}. It stops "
             "here, so that two playbooks do not change the cluster at once. Run it again to continue."
         )
     if state.stop_requested_by:
@@ -264,7 +273,7 @@ def verify(lock: HeldLock) -> None:
 
 def _ask_s3(lock: HeldLock) -> keeper.KeptLock:
     """Read the lock, and renew it if it is still ours."""
-    store = LockStore(lock.aws(), lock.cluster)
+    store = lock.store()
     observed = store.read()
     record = observed.record
     if record is not None and record.id != lock.id:
@@ -303,12 +312,12 @@ def change_since(store: LockStore, version: str) -> str:
     try:
         observed = store.read()
     except NoBucket:
-        return f"The cluster {store.cluster} was removed"
+        return f"The cluster {store.name.cluster} was removed"
     if not has_changed(version, observed):
         return ""
     if observed.record is None:
-        return f"The lock of the cluster {store.cluster} was replaced"
-    return f"{observed.record.holder()} has changed the cluster {store.cluster}"
+        return f"The lock of the cluster {store.name.cluster} was replaced"
+    return f"{observed.record.holder()} has changed the cluster {store.name.cluster}"
 
 
 def removal_since(store: LockStore, version: str) -> str:
@@ -316,11 +325,11 @@ def removal_since(store: LockStore, version: str) -> str:
     try:
         observed = store.read()
     except NoBucket:
-        return f"The cluster {store.cluster} was removed"
+        return f"The cluster {store.name.cluster} was removed"
     record = observed.record
     if record is None or record.playbook != DESTROY or not has_changed(version, observed):
         return ""
-    return f"{record.holder()} has removed the cluster {store.cluster}"
+    return f"{record.holder()} has removed the cluster {store.name.cluster}"
 
 
 def describe(store: LockStore) -> str:
@@ -333,7 +342,7 @@ def describe(store: LockStore) -> str:
         return f"unknown: {problem}"
     record = observed.record
     if observed.is_foreign:
-        return f"unknown: {OBJECT} is not a lock of this version of the collection (id {observed.id})"
+        return f"unknown: {store.name.kind.object} is not a lock of this version of the collection (id {observed.id})"
     if record is None or not record.is_held:
         return ""
     if is_live(observed):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the deeplearning.aws contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The content of a cluster's lock, and the decision whether a playbook may take it: pure functions."""
+"""The locks of a cluster, their content, and the decision whether a playbook may take one: pure functions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,47 @@ from ...module_utils.contract.errors import UserError
 from ..untrusted import one_line
 from .process import HolderProcess
 
-OBJECT = "lock.json"
-"""The object in the cluster's bucket. Members cannot write it."""
 LARGEST = 4096
 RENEW_SECONDS = 30.0
 ABANDONED_SECONDS = 180.0
 """A lock that was not renewed for this long may be taken over. This is six renewals."""
 
 HELD, FREE = "held", "free"
+
+
+@dataclass(frozen=True)
+class LockKind:
+    """What a lock is for."""
+
+    name: str
+    object: str
+    """the object in the cluster's bucket; members cannot write it"""
+    prefix: str
+    """what is locked, in messages, before the cluster's name"""
+
+
+CLUSTER = LockKind("cluster", "lock.json", "the cluster")
+IMAGE_MACHINE = LockKind("image_machine", "image_machine_lock.json", "the image machine of the cluster")
+"""Whoever makes an image holds it for the whole time, and the lock of the cluster only while something changes."""
+LOCK_KINDS = {kind.name: kind for kind in (CLUSTER, IMAGE_MACHINE)}
+
+
+@dataclass(frozen=True)
+class LockName:
+    """One lock of one cluster."""
+
+    cluster: str
+    kind: LockKind = CLUSTER
+
+    @property
+    def subject(self) -> str:
+        """Return what is locked, in words."""
+        return f"{self.kind.prefix} {self.cluster}"
+
+    @property
+    def title(self) -> str:
+        """Return the same for the beginning of a sentence."""
+        return self.subject[0].upper() + self.subject[1:]
 
 
 @dataclass(frozen=True)
@@ -79,7 +112,7 @@ _FIELDS: dict[str, schema.Check] = {
 def parse(content: bytes) -> LockRecord | None:
     """Return the record, or None if the content is not a lock of this collection."""
     try:
-        fields: dict[str, Any] = schema.parse(content, LARGEST, _FIELDS, OBJECT)
+        fields: dict[str, Any] = schema.parse(content, LARGEST, _FIELDS, "a lock")
     except UserError:
         return None
     fields.pop("schema", None)
@@ -132,52 +165,49 @@ class LockDecision:
 
 
 def decide(
-    observed: ObservedLock, cluster: str, break_lock: str, has_ended: Callable[[HolderProcess], bool]
+    observed: ObservedLock, lock: LockName, break_lock: str, has_ended: Callable[[HolderProcess], bool]
 ) -> LockDecision:
     """Decide whether the lock may be taken now. `has_ended`: whether a process of this machine is known to be gone."""
     record = observed.record
     if not observed.exists:
         return LockDecision(Verdict.TAKE)
     if break_lock and break_lock == observed.id:
-        return LockDecision(
-            Verdict.TAKE, f"The lock {break_lock} of the cluster {cluster} is broken, as break_lock says."
-        )
+        return LockDecision(Verdict.TAKE, f"The lock {break_lock} of {lock.subject} is broken, as break_lock says.")
     if record is None:
-        return LockDecision(Verdict.REFUSE, _foreign_sentence(observed, cluster))
+        return LockDecision(Verdict.REFUSE, _foreign_sentence(observed, lock))
     if not record.is_held:
         return LockDecision(Verdict.TAKE)
     if break_lock:
         sentence = (
-            f"break_lock is {break_lock}, and the lock of the cluster {cluster} has the id {record.id}: it is held by "
+            f"break_lock is {break_lock}, and the lock of {lock.subject} has the id {record.id}: it is held by "
             f"{record.holder()}. If that playbook has ended: -e break_lock={record.id}"
         )
         return LockDecision(Verdict.REFUSE, sentence)
     if has_ended(record.process):
-        note = f"{record.holder()} has ended without releasing the lock of the cluster {cluster}: it is taken over."
+        note = f"{record.holder()} has ended without releasing the lock of {lock.subject}: it is taken over."
         return LockDecision(Verdict.TAKE, note)
     if observed.is_abandoned:
         minutes = observed.age_seconds / 60
         note = (
-            f"{record.holder()} has not renewed the lock of the cluster {cluster} for {minutes:.0f} minutes: it is "
-            "taken over."
+            f"{record.holder()} has not renewed the lock of {lock.subject} for {minutes:.0f} minutes: it is taken over."
         )
         return LockDecision(Verdict.TAKE, note)
     return LockDecision(Verdict.WAIT)
 
 
-def _foreign_sentence(observed: ObservedLock, cluster: str) -> str:
+def _foreign_sentence(observed: ObservedLock, lock: LockName) -> str:
     return (
-        f"The object {OBJECT} in the bucket of the cluster {cluster} is not a lock of this version of the collection. "
-        f"Look at it, and if nobody else works on the cluster, replace it: -e break_lock={observed.id}"
+        f"The object {lock.kind.object} in the bucket of the cluster {lock.cluster} is not a lock of this version of "
+        f"the collection. Look at it, and if nobody else works on the cluster, replace it: -e break_lock={observed.id}"
     )
 
 
-def timeout_sentence(observed: ObservedLock, cluster: str, waited: str) -> str:
+def timeout_sentence(observed: ObservedLock, lock: LockName, waited: str) -> str:
     """Return the sentence for a playbook that has waited for the lock in vain."""
     record = observed.record
     holder = record.holder() if record else "another playbook"
     return (
-        f"The cluster {cluster} is locked by {holder}. After a wait of {waited} this playbook stops: run it again "
+        f"{lock.title} is locked by {holder}. After a wait of {waited} this playbook stops: run it again "
         "later, or wait longer with -e lock_wait=SECONDS. If the other playbook no longer runs, take the lock over: "
         f"-e break_lock={observed.id}"
     )

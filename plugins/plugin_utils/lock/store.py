@@ -12,7 +12,7 @@ from typing import Any
 from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.contract.errors import UserError
 from ...module_utils.contract.names import Names
-from .record import LARGEST, OBJECT, LockRecord, ObservedLock, parse
+from .record import CLUSTER, LARGEST, LockKind, LockName, LockRecord, ObservedLock, parse
 
 _NO_OBJECT = ("NoSuchKey", "404")
 _NO_BUCKET = "NoSuchBucket"
@@ -31,11 +31,11 @@ class NoLocking(UserError):
 
 
 class LockStore:
-    """The lock of one cluster."""
+    """One lock of one cluster."""
 
-    def __init__(self, aws: Aws, cluster: str) -> None:
+    def __init__(self, aws: Aws, cluster: str, kind: LockKind = CLUSTER) -> None:
         self._aws = aws
-        self.cluster = cluster
+        self.name = LockName(cluster, kind)
         self.bucket = Names(cluster, aws.account, aws.region).bucket
 
     def read(self) -> ObservedLock:
@@ -70,18 +70,19 @@ class LockStore:
         return str(answer["ETag"])
 
     def _place(self) -> dict[str, str]:
-        return {"Bucket": self.bucket, "Key": OBJECT, "ExpectedBucketOwner": self._aws.account}
+        return {"Bucket": self.bucket, "Key": self.name.kind.object, "ExpectedBucketOwner": self._aws.account}
 
     def _problem(self, error: AwsError) -> UserError:
         """Return the error as one about the lock. An error about the credentials or the connection stays as it is."""
         if error.is_fatal:
             return error
         if error.code == _NO_BUCKET:
-            return NoBucket(f"The bucket {self.bucket} of the cluster {self.cluster} does not exist.")
+            return NoBucket(f"The bucket {self.bucket} of the cluster {self.name.cluster} does not exist.")
         reason = str(error)
         if error.code == _UNKNOWN_OPTION:
             reason = "botocore is older than 1.35.69: upgrade it (pip install -U boto3)."
-        return NoLocking(f"The cluster {self.cluster} cannot be locked by s3://{self.bucket}/{OBJECT}: {reason}")
+        address = f"s3://{self.bucket}/{self.name.kind.object}"
+        return NoLocking(f"{self.name.title} cannot be locked by {address}: {reason}")
 
 
 def _age(answer: dict[str, Any]) -> float:

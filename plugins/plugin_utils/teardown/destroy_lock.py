@@ -70,7 +70,7 @@ class DestroyLock:
         if self._held is None:
             return
         try:
-            holding.release(LockStore(self._held.aws(), self._held.cluster), self._held)
+            holding.release(self._held.store(), self._held)
         except NoBucket:
             return
         except UserError as problem:

@@ -16,7 +16,7 @@ from ...module_utils.aws.client import Aws, AwsError
 from ...module_utils.aws.polling import ProgressPrinter, until
 from ...module_utils.contract.tables import join_names
 from ...module_utils.resources.emr_cluster import terminate
-from ..lock.record import OBJECT as LOCK_OBJECT
+from ..lock.record import CLUSTER as CLUSTER_LOCK
 from ..lock.store import LockStore
 from ..resources.kinds import EVERYTHING, IMAGES, KINDS
 from ..resources.resource_reader import ResourceReader
@@ -177,13 +177,13 @@ class Deleting:
     def _bucket(self, resource: Resource) -> None:
         bucket = {"Bucket": resource.id, "ExpectedBucketOwner": resource.facts["account"]}
         is_locked = bool(self._cluster) and resource.id == LockStore(self._aws, self._cluster).bucket
-        kept = (LOCK_OBJECT,) if is_locked else ()
+        kept = (CLUSTER_LOCK.object,) if is_locked else ()
         self._empty(bucket, kept)
         if is_locked:
             # Another playbook that waits for the lock may take it as soon as the lock object is gone.
             self._fail_if_locked_by_others(resource)
             self._lock.give_up_bucket()
-            self._delete_versions(bucket, self._versions(bucket, Prefix=LOCK_OBJECT))
+            self._delete_versions(bucket, self._versions(bucket, Prefix=CLUSTER_LOCK.object))
         self._aws.call("s3", "delete_bucket", **bucket)
 
     def _fail_if_locked_by_others(self, resource: Resource) -> None:

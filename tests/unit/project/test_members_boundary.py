@@ -191,6 +191,7 @@ def group_arn(name: str) -> str:
         ("s3:GetObject", "arn:aws:s3:::datasets/imagenet/x", {}),
         # The cluster's own objects that members do not write.
         ("s3:PutObject", f"arn:aws:s3:::{BUCKET}/lock.json", {}),
+        ("s3:PutObject", f"arn:aws:s3:::{BUCKET}/image_machine_lock.json", {}),
         ("s3:PutObject", f"arn:aws:s3:::{BUCKET}/settings.json", {}),
         ("s3:PutObject", f"arn:aws:s3:::{BUCKET}/bundles/a.tar", {}),
         ("s3:PutObject", f"arn:aws:s3:::{BUCKET}/members/AROA:i-02/report.json", {}),

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import process
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.process import HolderProcess
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.record import HELD, LockRecord, ObservedLock, parse
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.record import (
+    HELD,
+    LockName,
+    LockRecord,
+    ObservedLock,
+    parse,
+)
 
 ELSEWHERE = HolderProcess(host="laptop", boot="another-boot", namespace="pid:[1]", pid=7, started="1")
 HERE = process.describe(1)
@@ -35,7 +41,7 @@ def observed(lock: LockRecord, age_seconds: float = 0.0) -> ObservedLock:
 class MemoryStore:
     """Stands in for LockStore."""
 
-    cluster: str = "red"
+    name: LockName = LockName("red")
     content: bytes = b""
     age_seconds: float = 0.0
     writes: list[bytes] = field(default_factory=list)

@@ -135,7 +135,7 @@ def test_destroy_does_not_ask_another_destroy_to_stop(clock: Callable[[Callable[
 
 @pytest.fixture
 def lock(tmp_path: Path) -> holding.HeldLock:
-    return holding.HeldLock("red", record().id, str(tmp_path), "us-east-1", "", "")
+    return holding.HeldLock("red", "cluster", record().id, str(tmp_path), "us-east-1", "", "")
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,7 @@ def test_after_a_long_sleep_s3_is_asked(
     store = MemoryStore()
     if current is not None:
         store.put(current)
-    monkeypatch.setattr(holding.HeldLock, "aws", lambda _self: None)
-    monkeypatch.setattr(holding, "LockStore", lambda _aws, _cluster: store)
+    monkeypatch.setattr(holding.HeldLock, "store", lambda _self: store)
     folder = Path(lock.folder)
     if report == "old":
         keeper.write_state(folder, keeper.KeptLock(keeper.now() - holding.VERIFY_SECONDS - 1))

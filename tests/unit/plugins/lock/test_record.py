@@ -10,6 +10,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock import proce
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.lock.record import (
     ABANDONED_SECONDS,
     FREE,
+    LockName,
     LockRecord,
     ObservedLock,
     Verdict,
@@ -44,7 +45,7 @@ LIVE = observed(record())
     ],
 )
 def test_when_the_lock_may_be_taken(lock: ObservedLock, break_lock: str, verdict: Verdict) -> None:
-    decision = decide(lock, "red", break_lock, process.has_ended)
+    decision = decide(lock, LockName("red"), break_lock, process.has_ended)
     assert decision.verdict is verdict
     if verdict is Verdict.REFUSE:
         assert lock.id in decision.note and "-e break_lock=" in decision.note
@@ -54,8 +55,8 @@ def test_the_clock_of_the_holder_does_not_matter() -> None:
     an_hour_ahead = record(since="2026-11-28T13:00:00Z")
     an_hour_behind = record(since="2026-11-28T11:00:00Z")
     for lock in (an_hour_ahead, an_hour_behind):
-        assert decide(observed(lock, 10), "red", "", process.has_ended).verdict is Verdict.WAIT
-        assert decide(observed(lock, 200), "red", "", process.has_ended).verdict is Verdict.TAKE
+        assert decide(observed(lock, 10), LockName("red"), "", process.has_ended).verdict is Verdict.WAIT
+        assert decide(observed(lock, 200), LockName("red"), "", process.has_ended).verdict is Verdict.TAKE
 
 
 def test_a_record_survives_its_file() -> None:
@@ -95,7 +96,7 @@ def test_other_content_is_not_a_lock(content: bytes) -> None:
 
 
 def test_who_has_waited_in_vain_is_told_what_to_do() -> None:
-    sentence = timeout_sentence(LIVE, "red", "5:00")
+    sentence = timeout_sentence(LIVE, LockName("red"), "5:00")
     assert sentence == (
         "The cluster red is locked by ann@laptop (site.yml, since 2026-11-28T12:00:00Z). After a wait of 5:00 this "
         "playbook stops: run it again later, or wait longer with -e lock_wait=SECONDS. If the other playbook no longer "
