@@ -73,6 +73,8 @@ class ActionModule(Action):
             return version
         try:
             holding.release(held.store(), held)
+        except NoBucket:
+            return held.id
         except UserError as problem:
             self._display.warning(f"The lock of {held.name.subject} expires by itself in some minutes: {problem}")
         return held.id

@@ -31,7 +31,8 @@ def lock(capsys: pytest.CaptureFixture[str]) -> Lock:
         capsys.readouterr()
         arguments = {"cluster": "red", "region": REGION, "playbook": "site", "wait_seconds": 0, **options}
         result = run_action("cluster_lock", check, {}, **arguments)
-        return {**result, "printed": capsys.readouterr().out}
+        output = capsys.readouterr()
+        return {**result, "printed": output.out, "warned": output.err}
 
     return call
 
@@ -92,8 +93,29 @@ def test_a_release_that_fails_is_a_warning(red: MadeCluster, lock: Lock) -> None
     red.bucket()
     taken = lock()
     red.fail("s3:PutObject", "AccessDenied", status=403)
-    assert "failed" not in lock(state="free", lock=taken["lock"])
+    released = lock(state="free", lock=taken["lock"])
+    assert "failed" not in released and "expires by itself" in " ".join(released["warned"].split())
     assert content(red)["state"] == "held"
+
+
+def test_a_lock_that_was_deleted_with_its_bucket_is_released_without_a_warning(red: MadeCluster, lock: Lock) -> None:
+    red.bucket()
+    taken = lock()
+    red.s3.delete_object(Bucket=BUCKET, Key="lock.json")
+    red.s3.delete_bucket(Bucket=BUCKET)
+    released = lock(state="free", lock=taken["lock"])
+    assert "failed" not in released and "expires by itself" not in released["warned"]
+
+
+def test_the_image_machine_has_a_lock_of_its_own(red: MadeCluster, lock: Lock) -> None:
+    red.bucket()
+    images = lock(kind="image_machine", playbook="image")
+    cluster = lock()
+    refused = lock(kind="image_machine", playbook="image")
+    assert refused["failed"] and refused["msg"].startswith("The image machine of the cluster red is locked by ")
+    lock(state="free", kind="image_machine", lock=images["lock"])
+    again = lock(kind="image_machine", playbook="image")
+    assert again["lock"] and content(red)["id"] == cluster["version"] and content(red)["state"] == "held"
 
 
 def test_a_foreign_object_is_replaced_by_its_etag_alone(red: MadeCluster, lock: Lock) -> None:
