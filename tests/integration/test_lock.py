@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration import kills
 from tests.integration.clusters import operator_in
-from tests.integration.machines import Cloud, Cluster
+from tests.integration.machines import Cloud, Cluster, wait_for
 from tests.integration.runs import MASTER, PLAIN_SCRIPT, PYTHON, Runs
 
 pytestmark = pytest.mark.long
@@ -76,14 +76,17 @@ def test_a_cluster_grows_is_killed_and_goes_beside_the_work_of_a_colleague(
             assert "is changing the cluster" in trained.output, trained.output[-6000:]
             trained = train(colleague, run_id="after")
         assert trained.code == 0, trained.output[-6000:]
+        shrinking = {"cluster_worker_count": 1, "remove_workers": 1}
+        # The master reports some seconds after the end of a run that its nodes are free.
+        wait_for(lambda: cluster.play("plan.yml", **shrinking).code == 0, 120, "the nodes are free")
 
         # The playbook that holds the lock is killed: the next one of this machine does not wait.
         def holds_the_lock(progress: kills.Progress) -> bool:
             return progress.task.endswith("Create the policies")
 
         with kills.marked(cluster.cloud):
-            kills.kill_when(holds_the_lock, cluster, SITE, cluster_worker_count=1, remove_workers=1)
-        shrunk = colleague.play(SITE, cluster_worker_count=1, remove_workers=1)
+            kills.kill_when(holds_the_lock, cluster, SITE, **shrinking)
+        shrunk = colleague.play(SITE, **shrinking)
         assert shrunk.code == 0 and "has ended without releasing the lock" in shrunk.output, shrunk.output[-6000:]
         assert billed(cluster) == {**ONE_OF_EACH, "machines": 2}
 
