@@ -23,6 +23,7 @@ class Operator:
 
     def play(self, playbook: str, after: float = 0.0, **extra: Any) -> threading.Thread:
         def run() -> None:
+            # The offset between the two starts is what the test varies: there is no condition to wait for.
             time.sleep(after)
             with ExitStack() as stack:
                 playing = stack.enter_context(self.account.playing(playbook, forking=self.account.forking, **extra))
