@@ -66,10 +66,10 @@ endef
 .PHONY: venv
 venv: $(VENV)/.installed ## .venv alone, as any user: the pinned versions of what playbooks and tests need
 
-# The project itself has no checksum, so it is installed on its own.
-$(VENV)/.installed: requirements.txt pyproject.toml | python
+# The local cloud is in this checkout and has no checksum, so it is installed on its own.
+$(VENV)/.installed: requirements.txt localcloud/pyproject.toml | python
 	@$(call install,$(VENV),requirements.txt); \
-	tools/step $(log) "this project into $(VENV) ($(log))" $$install --no-deps --no-build-isolation -e .
+	tools/step $(log) "the local cloud into $(VENV) ($(log))" $$install --no-deps --no-build-isolation -e ./localcloud
 	@touch $@
 
 # The tools that check the built collection and build the documentation site, whose versions conflict with ours.
@@ -92,7 +92,7 @@ build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git 
 demo: log := build/demo.log
 demo: started := $(shell date +%s)
 demo: setup ## a cluster on the local cloud: one master, two workers
-	@DEMO_STARTED=$(started) localcloud/demo $(log)
+	@DEMO_STARTED=$(started) tools/demo $(log)
 
 # The minutes of a test run include the setup.
 test: export TEST_STARTED := $(shell date +%s)

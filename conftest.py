@@ -1,4 +1,4 @@
-"""What holds for every test, here and in localcloud/."""
+"""What holds for every test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ansible.plugins.loader import init_plugin_loader
 
 ROOT = Path(__file__).parent
-LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/", "localcloud/tests/integration/")
+LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/")
 
 
 def pytest_configure() -> None:

@@ -18,7 +18,7 @@ from report import Row, write  # noqa: E402
 
 from localcloud import state  # noqa: E402
 from localcloud.image.build import base_image  # noqa: E402
-from localcloud.tests.integration.kit import Clients, Network, command, environment, localcloud, wait_for  # noqa: E402
+from localcloud_kits.booted_kit import Clients, Network, command, environment, localcloud, wait_for  # noqa: E402
 
 
 def seconds(action: Callable[[], Any]) -> float:

@@ -1,4 +1,4 @@
-"""What our code sends and the local cloud answers, against AWS's models: localcloud/models compares while tests run.
+"""Compare what our code sends and the local cloud answers with the models of AWS's services, while tests run.
 
 python -m tests.models      merge the operations that build/tests has recorded into tests/operations.json
 """

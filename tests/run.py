@@ -59,7 +59,7 @@ from tests.played import UPDATE, VARIABLE, stale  # noqa: E402
 from tests.published.programs import VARIABLE as SOURCES  # noqa: E402
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
-TYPED = ("localcloud", f"{COLLECTION}/plugins", "files/node")
+TYPED = (f"{COLLECTION}/plugins", "files/node")
 """mypy is strict there. Plugins are reached through the link, by which they have full names."""
 
 LONG_SCENARIOS = ("framework", "horovod_build", "monitoring")

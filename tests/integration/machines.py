@@ -29,7 +29,7 @@ T = TypeVar("T")
 BIN = Path(sys.executable).parent
 PROGRAM: list[str | Path] = [BIN / "ansible-playbook"]
 RUN_SECONDS = 600
-DEMO: dict[str, Any] = yaml.safe_load((ROOT / "localcloud/demo.yml").read_text(encoding="utf-8"))
+DEMO: dict[str, Any] = yaml.safe_load((ROOT / "files/demo.yml").read_text(encoding="utf-8"))
 
 Done = subprocess.CompletedProcess[str]
 
@@ -135,7 +135,7 @@ class Cluster:
     def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
         path = [self.root / words[0], *words[1:]]
         record(words[0], DEMO | self._extra | extra, self.played_for)
-        return [*path, "-e", f"@{ROOT}/localcloud/demo.yml", "-e", json.dumps(self._extra | extra)]
+        return [*path, "-e", f"@{ROOT}/files/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:
         """A module, run on one of the machines."""

@@ -51,7 +51,7 @@ OPTIONS = [
 ]
 # Runs that several tests check.
 SHARED: dict[str, dict[str, Any]] = {
-    # As in localcloud/demo.
+    # As in tools/demo.
     "demo": {"framework": "pytorch", "script_args": ["--epochs", "2"]},
     "sweep": {"framework": "mxnet", "sweep": [1, 3], "script_args": QUICK},
     **{
@@ -120,7 +120,7 @@ def trained(cluster: Cluster) -> Callable[[str], str]:
     return output
 
 
-DEMO = Path(__file__).resolve().parents[2] / "localcloud/demo"
+DEMO = Path(__file__).resolve().parents[2] / "tools/demo"
 REPEATED = 10
 
 

@@ -21,7 +21,7 @@ from localcloud.core.latency import latency_from
 from localcloud.core.lateness import OBSERVER
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 
 @dataclass(frozen=True)

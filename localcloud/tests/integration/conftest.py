@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.tests.integration.kit import (
+from localcloud_kits.booted_kit import (
     Clients,
     Network,
     command,

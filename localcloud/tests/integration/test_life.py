@@ -17,7 +17,7 @@ import pytest
 
 from localcloud import state
 from localcloud.core.settings import HOME
-from localcloud.tests.integration.kit import Network, command, localcloud, traces, up, wait_for
+from localcloud_kits.booted_kit import Network, command, localcloud, traces, up, wait_for
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from localcloud.api.autoscaling.regions import Regions, scaling_in
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 REGION = "us-east-1"
 SUBNETS = {"subnet-a": "us-east-1a", "subnet-b": "us-east-1b", "subnet-c": "us-east-1c"}

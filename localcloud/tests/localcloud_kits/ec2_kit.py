@@ -15,7 +15,7 @@ from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.views import InstanceView
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 REGION = "us-east-1"
 USER = Caller("user", "tester", "arn:aws:iam::123456789012:user/tester", "AIDATESTER")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from localcloud.core.cloud import Cloud
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import Ec2, Recorder
-from localcloud.tests.unit.rules_kit import Aws
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import Ec2, Recorder
+from localcloud_kits.rules_kit import Aws
+from localcloud_kits.server_kit import Swapped
 
 
 @pytest.fixture
@@ -24,15 +24,6 @@ def machines(cloud: Cloud) -> Recorder:
 @pytest.fixture
 def ec2(cloud: Cloud, clock: ManualClock, machines: Recorder) -> Ec2:
     return Ec2(cloud, clock)
-
-
-class Swapped:
-    """An application in whose place each test puts its own: a server takes half a second to stop."""
-
-    front: Front
-
-    def __call__(self, *arguments: Any) -> Iterable[bytes]:
-        return self.front(*arguments)
 
 
 @pytest.fixture(scope="session")

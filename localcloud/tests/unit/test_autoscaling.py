@@ -9,8 +9,8 @@ import pytest
 
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.autoscaling_kit import Kit, kit_for, no_capacity
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.autoscaling_kit import Kit, kit_for, no_capacity
 
 
 @pytest.fixture

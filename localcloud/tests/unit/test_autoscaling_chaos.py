@@ -9,8 +9,8 @@ import pytest
 
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.autoscaling_kit import Kit, kit_for
 
 HOOKS = [
     {"LifecycleHookName": "ready", "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING", "HeartbeatTimeout": 30},

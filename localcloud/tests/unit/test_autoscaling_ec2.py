@@ -12,7 +12,7 @@ from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud, handler_of
 from localcloud.core.errors import AwsError
 from localcloud.core.latency import Latency
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 REGION = "us-east-1"
 

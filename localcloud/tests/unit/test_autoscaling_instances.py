@@ -10,8 +10,8 @@ from localcloud.api.autoscaling.records import Hook, LaunchTemplateSpecification
 from localcloud.api.autoscaling.selection import select_for_termination, spread
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.autoscaling_kit import Kit, kit_for
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.autoscaling_kit import Kit, kit_for
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.autoscaling_kit import Kit, kit_for
 
 NOTHING = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
 

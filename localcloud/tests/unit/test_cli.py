@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from localcloud import cli, daemon, state
-from localcloud.tests.unit.cli_kit import COMMANDS, FAULTS, refused
+from localcloud_kits.cli_kit import COMMANDS, FAULTS, refused
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from localcloud.core.clock import RealClock
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 
 def test_time_that_stands_still(clock: ManualClock) -> None:

@@ -14,7 +14,7 @@ import pytest
 from localcloud import state
 from localcloud.control import Control, ControlServer
 from localcloud.core.cloud import Cloud
-from localcloud.tests.unit.cli_kit import refused
+from localcloud_kits.cli_kit import refused
 
 
 class Echo:

@@ -12,8 +12,8 @@ from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import ADDRESSES
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import REGION, Ec2
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import REGION, Ec2
 
 PUBLIC = [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}]
 PRIVATE = [{"DeviceIndex": 0, "AssociatePublicIpAddress": False}]

@@ -12,8 +12,8 @@ from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.api.ec2.views import find_instance
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import REGION, USER, Ec2, Recorder
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import REGION, USER, Ec2, Recorder
 
 NOWHERE = "subnet-0123456789abcdef0"
 EFA = {"DeviceIndex": 0, "InterfaceType": "efa"}

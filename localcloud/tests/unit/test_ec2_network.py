@@ -9,8 +9,8 @@ import pytest
 from localcloud.api.ec2.views import vpc_views
 from localcloud.core.cloud import Cloud
 from localcloud.core.views import Permission, RouteView
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import REGION, Ec2
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import REGION, Ec2
 
 SSH = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "10.0.0.0/8", "Description": "ssh"}]}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.tests.unit.ec2_kit import REGION, Ec2
+from localcloud_kits.ec2_kit import REGION, Ec2
 
 S3 = f"com.amazonaws.{REGION}.s3"
 ANY = "0.0.0.0/0"

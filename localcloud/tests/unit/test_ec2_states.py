@@ -9,8 +9,8 @@ import pytest
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import REGION, Ec2, Recorder
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from localcloud.api.ec2 import images
 from localcloud.api.ec2.lifecycle import machine_exited, machine_started
 from localcloud.core.cloud import Cloud
 from localcloud.core.latency import Latency
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import REGION, Ec2, Recorder
-from localcloud.tests.unit.rules_kit import Aws, allow, deny, document, refused, when
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import REGION, Ec2, Recorder
+from localcloud_kits.rules_kit import Aws, allow, deny, document, refused, when
 
 LATENCY = {"emr_launch": 30, "instance_running": 20, "emr_bootstrapped": 10, "emr_applications": 60}
 BUCKET = "logs-and-scripts"

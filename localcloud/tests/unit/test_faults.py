@@ -9,7 +9,7 @@ import pytest
 from localcloud.api.services import BY_NAME
 from localcloud.core.errors import AwsError
 from localcloud.core.faults import Faults
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 
 @pytest.fixture

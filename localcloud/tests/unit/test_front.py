@@ -15,8 +15,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from localcloud.endpoint.signature import Signature, read_signature
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import REGION, SESSION, Aws, refused
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import REGION, SESSION, Aws, refused
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
 

@@ -12,8 +12,8 @@ import pytest
 from localcloud.core.errors import Refusal
 from localcloud.gpu import files, library
 from localcloud.machines.nspawn import files_for
-from localcloud.tests.unit.views_kit import machine
-from tests.debian import installed_program
+from localcloud_kits.debian import installed_program
+from localcloud_kits.views_kit import machine
 
 GPUS = machine(10, id="i-0123456789abcdef0", gpus=2, gpu_name="NVIDIA V100", gpu_memory_mib=16384)
 

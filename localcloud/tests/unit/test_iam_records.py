@@ -20,7 +20,7 @@ from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.core.errors import AwsError
 from localcloud.core.latency import Latency
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 DELAY = 15
 SSM = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"

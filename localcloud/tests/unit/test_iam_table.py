@@ -23,7 +23,7 @@ from localcloud.iam import (
     unknown,
 )
 from localcloud.iam.authorize import evaluate
-from localcloud.tests.unit.iam_kit import ACCOUNT, EC2, IAM, REGION, FakeWorld, minimal, model
+from localcloud_kits.iam_kit import ACCOUNT, EC2, IAM, REGION, FakeWorld, minimal, model
 
 GROUP = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0a1b:autoScalingGroupName/c-workers"
 OPERATOR = Caller.user(f"{IAM}user/operator", "AIDAOPERATOR")

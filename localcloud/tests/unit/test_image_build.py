@@ -10,7 +10,7 @@ import pytest
 
 from localcloud import state
 from localcloud.image import build, features
-from tests import imports
+from localcloud_kits import imports
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from localcloud.core.settings import SUITE, SUITES
 from localcloud.image.build import feature_image
 from localcloud.image.recipe import base_hash
 from localcloud.machines.nspawn import files_for
-from localcloud.tests.unit.ec2_kit import Ec2, Recorder
+from localcloud_kits.ec2_kit import Ec2, Recorder
 
 UBUNTU = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 RELEASES = {"bullseye": 11, "bookworm": 12, "trixie": 13}

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import imports
+import localcloud
+from localcloud_kits import imports
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(localcloud.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("core",),
@@ -35,7 +36,7 @@ def graph() -> dict[str, set[str]]:
     own = {
         module: path
         for module, path in known.items()
-        if not module.startswith(("localcloud.tests", "localcloud.image.files"))
+        if not module.startswith(("localcloud.testing", "localcloud.image.files"))
     }
     return imports.graph(own)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import Aws, tagged
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import Aws, tagged
 
 SECONDS = 5.0
 MINE = [{"Name": "tag:cluster", "Values": ["red"]}]

@@ -10,8 +10,8 @@ from botocore.config import Config
 
 from localcloud.api.ec2.images import API_ONLY
 from localcloud.core.lateness import SECONDS
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import EC2, ROOT, Aws, allow, refused, tagged, tags, trust, when
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import EC2, ROOT, Aws, allow, refused, tagged, tags, trust, when
 
 CLUSTER = tagged("vpc", cluster="a")
 OURS = when("StringEquals", "aws:ResourceTag/cluster", "a")
@@ -27,7 +27,7 @@ def clock() -> ManualClock:
 def _no_observers(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are what programs have."""
     plain = Config(retries={"total_max_attempts": 1}, ignore_configured_endpoint_urls=True)
-    monkeypatch.setattr("localcloud.tests.unit.rules_kit.CONFIG", plain)
+    monkeypatch.setattr("localcloud_kits.rules_kit.CONFIG", plain)
 
 
 def vpc(ec2: Any, **more: Any) -> str:

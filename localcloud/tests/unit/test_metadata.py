@@ -14,8 +14,8 @@ import pytest
 from localcloud.core.identity import Credentials, Session
 from localcloud.core.views import InstanceView
 from localcloud.machines.metadata import Answer, Metadata, MetadataServer
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.views_kit import machine
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.views_kit import machine
 
 TTL = "x-aws-ec2-metadata-token-ttl-seconds"
 TOKEN = "x-aws-ec2-metadata-token"

@@ -20,9 +20,9 @@ from localcloud.endpoint.front import Front
 from localcloud.models import BOOT, COLLECTION, NODE, VARIABLE, limits, wire
 from localcloud.models.recorder import origin_of
 from localcloud.models.values import Text, compare
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.conftest import Swapped
-from localcloud.tests.unit.rules_kit import CONFIG, REGION, SESSION, Aws, document, trust
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import CONFIG, REGION, SESSION, Aws, document, trust
+from localcloud_kits.server_kit import Swapped
 
 OURS = CONFIG.merge(Config(user_agent_extra="deeplearning.aws"))
 TRUST = trust({"AWS": "arn:aws:iam::123456789012:root"})

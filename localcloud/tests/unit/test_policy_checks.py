@@ -7,7 +7,7 @@ import json
 import pytest
 
 from localcloud.core.errors import AwsError
-from localcloud.tests.unit.ec2_kit import Ec2
+from localcloud_kits.ec2_kit import Ec2
 
 TAG = "aws:ResourceTag/team"
 STATEMENT = {

@@ -9,8 +9,8 @@ import pytest
 from localcloud.api.ec2.views import find_instance
 from localcloud.api.quotas import DEFAULT, code_of, family_of
 from localcloud.core.cloud import Cloud
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.ec2_kit import Ec2
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.ec2_kit import Ec2
 
 QUOTAS: dict[str, Any] = {"service": "service-quotas", "ServiceCode": "ec2"}
 

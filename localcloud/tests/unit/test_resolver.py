@@ -12,7 +12,7 @@ import pytest
 from localcloud.core.views import VpcView
 from localcloud.machines import resolver
 from localcloud.machines.resolver import Resolver, look_up, respond
-from localcloud.tests.unit.views_kit import machine, target, vpc
+from localcloud_kits.views_kit import machine, target, vpc
 
 A, PTR, AAAA = 1, 12, 28
 EDGE = "198.51.100.1"

@@ -18,8 +18,8 @@ from localcloud.core.errors import AwsError
 from localcloud.core.identity import Session
 from localcloud.core.latency import Latency
 from localcloud.iam import TABLE
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import (
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import (
     EC2,
     REGION,
     ROOT,

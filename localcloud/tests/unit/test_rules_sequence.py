@@ -13,8 +13,8 @@ from localcloud.api.iam.identities import OPERATOR, bootstrap
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import REGION, allow, document, tagged, tags, trust
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import REGION, allow, document, tagged, tags, trust
 
 ACTIONS = [
     "autoscaling:CreateAutoScalingGroup",

@@ -12,8 +12,8 @@ from localcloud.api.ec2.images import API_ONLY, BASE
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
 from localcloud.iam.world import Lookup
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import EC2, REGION, allow, document, tagged, tags, trust
 
 IAM = "arn:aws:iam::123456789012:"
 

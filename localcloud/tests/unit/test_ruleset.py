@@ -10,7 +10,7 @@ import pytest
 
 from localcloud.core.views import Permission, RouteView, VpcView
 from localcloud.machines.ruleset import host_rules, ruleset
-from localcloud.tests.unit.views_kit import (
+from localcloud_kits.views_kit import (
     EVERYTHING,
     GATEWAY,
     INTERNET,

@@ -21,8 +21,8 @@ from moto.s3.models import FakeKey
 from localcloud.api.s3_storage import body_on_disk
 from localcloud.core.settings import ACCOUNT
 from localcloud.daemon import SERVICE_ENVIRONMENT
-from localcloud.tests.clock import ManualClock
-from localcloud.tests.unit.rules_kit import Aws
+from localcloud.testing.clock import ManualClock
+from localcloud_kits.rules_kit import Aws
 
 MIB = 1024 * 1024
 PARTS = [bytes([number]) * (5 * MIB) for number in (1, 2)] + [b"end"]

@@ -13,7 +13,7 @@ from localcloud.api.iam import identities as iam
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Call, Cloud
 from localcloud.core.errors import AwsError
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 ROOT = "arn:aws:iam::123456789012:root"
 Ask = Callable[..., dict[str, Any]]

@@ -17,7 +17,7 @@ from localcloud.api.iam import identities as iam
 from localcloud.core.cloud import Cloud
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
-from localcloud.tests.clock import ManualClock
+from localcloud.testing.clock import ManualClock
 
 assert s3
 TRUST = {

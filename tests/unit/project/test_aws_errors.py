@@ -1,4 +1,4 @@
-"""What reads AWS's errors recognizes those in localcloud/data/aws_errors.toml, and what answers them says the same."""
+"""Compare how the code reads and answers errors of AWS with the local cloud's collection of error messages."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_the_local_cloud_finds_each_sentence() -> None:
 
 def test_the_local_cloud_says_no_read_error_in_words_of_its_own() -> None:
     meant = {entry.code for entry in entries() if entry.means and entry.service != ANY} - GENERIC
-    for path in (ROOT / "localcloud/api").rglob("*.py"):
+    for path in (ROOT / "localcloud/src/localcloud/api").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AwsError" and node.args:
                 code = getattr(node.args[0], "value", "")
@@ -288,7 +288,7 @@ def test_each_entry_is_read_or_answered() -> None:
 
 
 def test_refused_logins_have_awss_words() -> None:
-    logins = json.loads((ROOT / "localcloud/data/logins.json").read_text())
+    logins = json.loads((ROOT / "localcloud/src/localcloud/data/logins.json").read_text())
     known = {(entry.code, entry.status, entry.message) for entry in entries()}
     for code, status, message in (tuple(row) for table in logins.values() for row in table.values()):
         assert not message or (code, status, message) in known

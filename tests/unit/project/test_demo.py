@@ -17,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def demo(tmp_path: Path) -> Path:
     """A copy of the demo in a checkout whose programs do nothing."""
-    for name in ("localcloud/demo", "tools/step"):
-        (tmp_path / name).parent.mkdir()
+    for name in ("tools/demo", "tools/step"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     programs = tmp_path / ".venv/bin"
     programs.mkdir(parents=True)
     for name in ("localcloud", "ansible-playbook", "ssh-keygen"):
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
-    return tmp_path / "localcloud/demo"
+    return tmp_path / "tools/demo"
 
 
 def seconds_of(demo: Path, **environment: str) -> int:
@@ -41,4 +41,4 @@ def test_the_demo_counts_from_its_beginning_with_what_was_installed_before(demo:
     assert seconds_of(demo) < 100
     makefile = (ROOT / "Makefile").read_text()
     assert "demo: started := $(shell date +%s)\n" in makefile
-    assert "\t@DEMO_STARTED=$(started) localcloud/demo $(log)\n" in makefile
+    assert "\t@DEMO_STARTED=$(started) tools/demo $(log)\n" in makefile

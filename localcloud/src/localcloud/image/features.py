@@ -17,7 +17,7 @@ from localcloud.image.mounting import bind_mounts, overlay, remove, run
 from localcloud.image.recipe import base_hash
 from localcloud.machines.host import pip_folders, write_host_settings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 MODULE_UTILS = ROOT / "plugins/module_utils"
 RECORDS = runpy.run_path(str(MODULE_UTILS / "contract/frameworks.py"))["RECORDS"]
 FEATURES = tuple(RECORDS)

@@ -32,7 +32,7 @@ def test_a_command_for_another_place_repeats_neither_region_nor_credentials() ->
 
 
 def test_a_file_below_the_current_folder_is_named_as_it_is_typed_there() -> None:
-    file = Path("localcloud/demo.yml")
+    file = Path("files/demo.yml")
     assert file.exists() and settings_among([f"@{file.absolute()}"]) == f" -e @{file}"
     assert settings_among(["@/somewhere/demo.yml"]) == " -e @/somewhere/demo.yml"
 
