@@ -94,22 +94,20 @@ demo: started := $(shell date +%s)
 demo: setup ## a cluster on the local cloud: one master, two workers
 	@DEMO_STARTED=$(started) tools/demo $(log)
 
-# The minutes of a test run include the setup.
-test: export TEST_STARTED := $(shell date +%s)
-.PHONY: test test-long
-test: setup ## all layers of tests, with a closing line for each
-	@$(BIN)/python tests/run.py
-test-long: setup ## the slow tests: newest Python, chaos, builds; results in bench/results/test-long.md
-	@$(BIN)/python tests/run.py --long
+.PHONY: test test-nightly
+test: setup ## the gate, and what the change since BASE needs; BASE=HEAD is the gate alone
+	@$(BIN)/python tests/run.py --base "$(BASE)"
+test-nightly: setup ## all layers in full and the nightly parts, or only PARTS="clusters runs"
+	@$(BIN)/python tests/run.py --nightly $(PARTS)
 
 .PHONY: lint unit
-lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies, checks of the built collection, the documentation site
-unit: venv ## the quick tests; those with a second user need root
+lint: venv ## ansible-lint, yamllint, ruff, mypy, scans of IAM policies
+unit: venv ## the quick tests: no machine; without root, those that need it are counted and not run
 lint unit:
 	@$(BIN)/python tests/run.py $@
 
-.PHONY: sanity account localcloud integration molecule
-sanity account localcloud integration molecule: setup ## this layer alone
+.PHONY: sanity account localcloud-unit localcloud integration molecule
+sanity account localcloud-unit localcloud integration molecule: setup ## this layer alone, in full
 	@$(BIN)/python tests/run.py $@
 
 # Without the interpreter's own packages, as nothing but Python is needed: not even .venv.
@@ -130,5 +128,5 @@ bench chaos:
 .PHONY: clean
 clean: ## stop the local cloud, and remove .venv and caches
 	@[ ! -x $(BIN)/localcloud ] || $(BIN)/localcloud down
-	rm -rf .venv .venv-* build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info *.tar.gz
+	rm -rf .venv .venv-* build dist .ansible .cache .mypy_cache .pytest_cache .ruff_cache *.egg-info localcloud/src/*.egg-info *.tar.gz
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import yaml
 from botocore import xform_name
 
-from localcloud.models import NODE
+from localcloud.models import NODE, VARIABLE
+
+__all__ = ["VARIABLE"]
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "build/tests"

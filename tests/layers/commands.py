@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.deprecations import our_deprecations
+from tests.layers.cost import joining
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +47,7 @@ class Ended:
     code: int
     deprecations: list[str] = field(default_factory=list)
     """warnings in its output that our own code or content causes"""
-    processor_seconds: float = 0
+    cpu_seconds: float = 0
     """of the command and its children"""
 
     @property
@@ -90,8 +91,9 @@ class Commands:
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
+            nice = ("nice", "-n", str(more), *words) if niceness else words
             child = subprocess.Popen(
-                ("nice", "-n", str(more), *words) if niceness else words,
+                joining(nice),
                 cwd=ROOT,
                 env=environment(venv),
                 stdin=subprocess.DEVNULL,
@@ -143,7 +145,7 @@ def command(*words: str | Path, venv: Path, silence: float = SILENCE_SECONDS) ->
     deprecations = our_deprecations(relay.output.decode(errors="replace"))
     for warning in deprecations:
         report(f"caused by our own code or content: {warning}")
-    return Ended(124 if code is None else code, deprecations, watch.processor_seconds)
+    return Ended(124 if code is None else code, deprecations, watch.cpu_seconds)
 
 
 @contextlib.contextmanager
@@ -166,13 +168,13 @@ def _output_channel(target: TextIO) -> Iterator[tuple[int, int]]:
 
 
 class Watch(threading.Thread):
-    """Notice that a child has ended, and read its processor time before anybody waits for it."""
+    """Notice that a child has ended, and read its CPU time before anybody waits for it."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         super().__init__(daemon=True)
         self.child = child
         self.ended = threading.Event()
-        self.processor_seconds = 0.0
+        self.cpu_seconds = 0.0
         """of the child, and of its descendants that were waited for"""
 
     def run(self) -> None:
@@ -181,7 +183,7 @@ class Watch(threading.Thread):
             os.waitid(os.P_PID, self.child.pid, os.WEXITED | os.WNOWAIT)
             # After the command's name, in parentheses: utime, stime, cutime and cstime are the fields 14 to 17.
             fields = Path(f"/proc/{self.child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            self.processor_seconds = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            self.cpu_seconds = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
         self.ended.set()
 
 
