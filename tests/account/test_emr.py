@@ -106,7 +106,6 @@ def test_a_cluster_is_planned_resized_listed_and_removed_without_its_file_system
     check_gone(account, kept=False)
 
 
-@pytest.mark.stand_in("the bootstrap action: the test stores what it would print")
 def test_a_failing_bootstrap_action_shows_its_own_stderr_and_nothing_keeps_running(
     emr_account: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

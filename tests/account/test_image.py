@@ -47,7 +47,6 @@ def policies(account: Any) -> list[Any]:
     return [iam.get_role_policy(RoleName=role, PolicyName="deeplearning")["PolicyDocument"] for role in roles]
 
 
-@pytest.mark.stand_in("the machine of the image: a thread that reports as it would")
 def test_an_image_is_made_once_used_and_deleted(account: Any, nodes: Nodes) -> None:
     ec2 = account.client("ec2")
     assert account.play(IMAGE, "--check").changed and not images(account) and not machines(account)
@@ -90,7 +89,6 @@ def test_a_machine_that_cannot_prepare_itself_is_terminated_and_its_log_shown(ac
     assert set(machines(account)) <= {"terminated", "shutting-down"} and not images(account)
 
 
-@pytest.mark.stand_in("the machine of the image: a thread that reports as it would")
 def test_a_second_playbook_waits_for_the_image_of_the_first(account: Any, nodes: Nodes, tmp_path: Path) -> None:
     first, second = two_operators(account, tmp_path)
     threads = [first.play(IMAGE)]

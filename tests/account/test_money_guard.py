@@ -262,7 +262,6 @@ def test_the_end_of_extend_stays_and_a_cluster_that_grows_gets_none(account: Any
     assert "autoscaling:PutScheduledUpdateGroupAction" not in account.writes(started)
 
 
-@pytest.mark.stand_in("the hours: the test brings the start time forward")
 def test_the_machines_end_without_anybody(account: Any) -> None:
     assert len(machines(account)) == 3
     let_it_come(account, "ttl")

@@ -152,7 +152,6 @@ def test_a_cluster_is_operated_with_it(operated: Way) -> None:
     assert operated.log.refused() == []
 
 
-@pytest.mark.stand_in("playbooks that log in: a play that discovers the members")
 def test_all_playbooks_run_with_it_and_need_all_of_it(removed: Way) -> None:
     log, roles = removed.log, removed.roles
     later = {action for action, version in BY_VERSION.items() if amazon_aws() < version}

@@ -42,7 +42,6 @@ def check_it_is_private_and_stays(seen: Seen, subnet: str) -> None:
     assert seen.account.writes(started) == []
 
 
-@pytest.mark.stand_in("the VPN: a route to a network interface that leads nowhere")
 def test_in_an_existing_vpc_a_private_subnet_is_enough(account: Any) -> None:
     ec2 = account.client("ec2", REGION)
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]

@@ -147,7 +147,6 @@ def test_interrupted_at_a_random_call_it_leaves_nothing(account: Account, seed: 
 
 
 @pytest.mark.long
-@pytest.mark.stand_in("the hours: the command's clock is set ahead")
 def test_after_a_kill_the_machines_have_an_end_and_the_next_start_leaves_nothing(account: Account) -> None:
     before = census(account)
     command = start(account, SMOKE_STAGES=PRIVATE)

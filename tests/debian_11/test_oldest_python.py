@@ -40,7 +40,6 @@ print(*sys.version_info[:2], len(names))
 """
 
 
-@pytest.mark.stand_in("the package mirror: an empty one, on the machine itself")
 def test_a_machine_without_a_newer_python_reports_that_in_one_sentence(cloud_with_machines: Cloud) -> None:
     """The plan refuses such an image by its name. This one has the name of a newer system."""
     name = f"o-{secrets.token_hex(3)}"

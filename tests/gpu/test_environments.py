@@ -155,11 +155,6 @@ def machine() -> Iterator[Machine]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", sorted(IMPORTS))
-@pytest.mark.stand_in(
-    "NVIDIA's driver: a library without a GPU",
-    "NVIDIA's toolkit: Debian's packages of it",
-    "the newest toolkit: a script that prints its version",
-)
 def test_what_is_published_for_gpus_is_installed_and_imported(machine: Machine, framework: str) -> None:
     machine.install(framework)
     python = f"/opt/deeplearning/env/{framework}/bin/python"
@@ -173,11 +168,6 @@ def test_what_is_published_for_gpus_is_installed_and_imported(machine: Machine, 
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(
-    "flash-attn: torchsort, which is compiled in the same way and sooner",
-    "NVIDIA's driver: a library without a GPU",
-    "NVIDIA's toolkit: its published wheels, in the toolkit's layout",
-)
 def test_a_package_of_cuda_sources_is_compiled_by_the_toolkit_of_the_frameworks_cuda(machine: Machine) -> None:
     """/usr/local/cuda leads to a newer toolkit, and one of CUDA 12 is there, too."""
     machine.install("pytorch")

@@ -15,9 +15,6 @@ SETTINGS: dict[str, Any] = {
     "login_user": "",
 }
 
-EMR_MACHINES = "EMR's machines: Debian with its user and files, and programs in the place of yarn and nslookup"
-"""The stand-in of the tests with such clusters."""
-
 CREATED_FOR = "tests/integration/test_emr.py::test_the_nodes_are_members_and_train_as_hadoop (setup)"
 """The test that emr.yml in the background is recorded for."""
 

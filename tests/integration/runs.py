@@ -15,8 +15,6 @@ from tests.integration.machines import Cluster, wait_for
 MASTER = "deeplearning-master"
 NODES = [MASTER, "deeplearning-worker2", "deeplearning-worker3"]
 PYTHON = "/usr/bin/python3"
-PLAIN_SCRIPT = "the training: a plain Python script of the test"
-"""The stand-in of tests with one of these scripts, or with one like them."""
 
 SCRIPTS = {
     # Rank 1 fails while the others would go on for ever.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.debian import installed_program
 from tests.integration.machines import Cloud, Cluster, wait_for
-from tests.integration.runs import MASTER, PLAIN_SCRIPT, Runs
+from tests.integration.runs import MASTER, Runs
 
 WORKER = "deeplearning-worker2"
 XID = "4,100,5000000,-;NVRM: Xid (PCI:0000:00:10): 79, pid=1, name=python3, GPU has fallen off the bus."
@@ -33,7 +33,6 @@ def state_of(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in("NVIDIA's library and the kernel's log: made up", PLAIN_SCRIPT)
 def test_a_node_whose_gpu_fails_is_held_until_it_boots_and_the_run_goes_on_with_it(cluster: Cluster) -> None:
     runs = Runs(cluster)
     # A program that ends by itself, on a node whose GPU is well, ends its run.

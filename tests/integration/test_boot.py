@@ -109,7 +109,6 @@ def log_of(instance: str) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in("the wrong clock: the local cloud's is two hours ahead")
 def test_a_machine_configures_itself_in_spite_of_bad_luck(training_cluster: Cluster) -> None:
     """Its clock is wrong, the file system is not there yet, Auto Scaling throttles its answers, and it reboots."""
     view, ec2 = ClusterView(training_cluster), training_cluster.cloud.client("ec2")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.machines import Cluster, Played, command, wait_for
-from tests.integration.runs import PLAIN_SCRIPT, repository
+from tests.integration.runs import repository
 
 MASTER = "deeplearning-master"
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
@@ -156,7 +156,6 @@ def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterato
             process.terminate()
 
 
-@pytest.mark.stand_in("the repository's server: a folder of this machine", PLAIN_SCRIPT)
 def test_no_agent_and_no_login_of_git_reaches_a_node_for_a_run(
     training_cluster: Cluster, agent: Path, tmp_path: Path
 ) -> None:

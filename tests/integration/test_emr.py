@@ -14,7 +14,7 @@ import pytest
 from tests.account.census import WHOLE_EMR, census
 from tests.changed_lines import changed
 from tests.digits import digits
-from tests.integration.emr import EMR_MACHINES, SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
+from tests.integration.emr import SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
 from tests.integration.kills import Moment, kill_at, kill_when, marked
 from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
 from tests.integration.old_scripts import EMR_SCRIPTS
@@ -80,7 +80,6 @@ def bucket(emr_cluster: Cluster) -> str:
     return name
 
 
-@pytest.mark.stand_in(EMR_MACHINES, "MNIST: 600 made-up digits", "the script: the test's own")
 def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, bucket: str, tmp_path: Path) -> None:
     """MXNet reads on each node its own copy of what is in S3, by the lines that docs/emr.md changes."""
     check_nodes(emr_cluster, NODES)
@@ -103,7 +102,6 @@ def test_the_nodes_are_members_and_train_as_hadoop(emr_cluster: Cluster, bucket:
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow"])
-@pytest.mark.stand_in(EMR_MACHINES)
 def test_a_framework_trains_on_emr(emr_cluster: Cluster, framework: str) -> None:
     trained = emr_cluster.play("train.yml", framework=framework, dataset="generated", script_args=["--epochs", "1"])
     assert trained.code == 0, trained.output[-6000:]
@@ -158,7 +156,6 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(EMR_MACHINES, "the full disk: a tmpfs of 64 KiB")
 def test_a_full_disk_on_one_of_three_nodes_ends_the_cluster_and_is_named(
     cloud_with_machines: Cloud, image: str
 ) -> None:

@@ -11,10 +11,7 @@ import pytest
 from localcloud.gpu.files import DRIVER, STATE
 from tests.debian import installed_program
 from tests.integration.machines import Cloud, Cluster, wait_for
-from tests.integration.runs import MASTER, PLAIN_SCRIPT, Runs
-
-MADE_UP = "NVIDIA's library, nvidia-smi and persistence daemon: made-up GPUs, on which nothing computes"
-pytestmark = pytest.mark.stand_in(MADE_UP)
+from tests.integration.runs import MASTER, Runs
 
 TYPE, GPUS = "g5.12xlarge", 4
 MASTER_ALIAS, WORKER = "deeplearning-worker1", "deeplearning-worker2"
@@ -66,7 +63,6 @@ def test_a_run_on_the_processors_has_a_process_for_each_gpu(cluster: Cluster) ->
         }
 
 
-@pytest.mark.stand_in(MADE_UP, PLAIN_SCRIPT, "the killed process: a number that no process has")
 def test_a_run_waits_for_gpu_memory_and_then_names_node_gpu_and_process(cluster: Cluster) -> None:
     """With a Python that has no framework, so that no proof is needed."""
     runs, pid = Runs(cluster), 2**22 + 1

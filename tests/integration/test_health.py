@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from tests.integration.machines import Cluster
 
 OTHER = "deeplearning-worker3"
@@ -22,7 +20,6 @@ def verdict(cluster: Cluster, framework: str) -> tuple[int, str, dict[tuple[str,
     return ran.code, ran.output, {(check["node"], check["name"]): check for check in checks}
 
 
-@pytest.mark.stand_in("the other version: a changed record of the environment")
 def test_before_a_training_all_add_up_together_and_another_version_on_a_node_is_found(
     training_cluster: Cluster,
 ) -> None:

@@ -62,7 +62,6 @@ def as_root(cluster: Cluster, node: str, script: str) -> None:
     assert done.returncode == 0, done
 
 
-@pytest.mark.stand_in("the leftovers: some by commands of the test, beside a real kill")
 def test_what_health_names_is_cured_by_what_it_advises_also_after_a_kill(training_cluster: Cluster) -> None:
     cluster = training_cluster
     as_root(cluster, MASTER, LOSE_RELOAD)

@@ -8,10 +8,8 @@ import urllib.parse
 from concurrent.futures import Future
 from typing import Any
 
-import pytest
-
 from tests.integration.machines import Cluster, wait_for
-from tests.integration.runs import MASTER, PLAIN_SCRIPT, Runs
+from tests.integration.runs import MASTER, Runs
 from tests.integration.succession import Succession
 
 WORKERS = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
@@ -27,7 +25,6 @@ def asked(cluster: Cluster, query: str) -> dict[str, str]:
     return {sample["metric"].get("run") or sample["metric"]["instance"]: sample["value"][1] for sample in series}
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_the_next_cluster_finds_what_was_kept_and_grows_while_it_trains(
     kept_file_system: tuple[Cluster, Future[Succession]],
 ) -> None:

@@ -12,7 +12,7 @@ from tests.integration.machines import Cluster, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 from tests.open_mpi import PARAMETERS
 
-pytestmark = [pytest.mark.long, pytest.mark.stand_in("the processes: plain Python scripts of the test")]
+pytestmark = pytest.mark.long
 
 VERSIONS = {"bookworm": "4.1", "trixie": "5.0"}
 

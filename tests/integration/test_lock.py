@@ -13,7 +13,7 @@ import pytest
 from tests.integration import kills
 from tests.integration.clusters import operator_in
 from tests.integration.machines import Cloud, Cluster, wait_for
-from tests.integration.runs import MASTER, PLAIN_SCRIPT, PYTHON, Runs
+from tests.integration.runs import MASTER, PYTHON, Runs
 
 pytestmark = pytest.mark.long
 SITE = "site.yml"
@@ -60,7 +60,6 @@ def train(cluster: Cluster, **extra: Any) -> Any:
     return cluster.play("train.yml", **options, **extra)
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_cluster_grows_is_killed_and_goes_beside_the_work_of_a_colleague(
     cluster: Cluster, colleague: Cluster
 ) -> None:

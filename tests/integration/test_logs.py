@@ -5,8 +5,6 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from tests.integration.machines import Cluster, localcloud
 
 MASTER, WORKER = "deeplearning-master", "deeplearning-worker2"
@@ -26,7 +24,6 @@ def collect(cluster: Cluster, **options: str) -> tuple[str, dict[str, str]]:
     return ran.output, texts
 
 
-@pytest.mark.stand_in("the run: a folder of the test")
 def test_booted_nodes_send_their_logs_without_secrets_and_a_silent_master_is_named(training_cluster: Cluster) -> None:
     cluster = training_cluster
     run = f"/efs/runs/{cluster.name}/planted"

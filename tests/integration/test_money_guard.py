@@ -7,7 +7,7 @@ import secrets
 import pytest
 
 from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
-from tests.integration.runs import MASTER, PLAIN_SCRIPT, Runs
+from tests.integration.runs import MASTER, Runs
 
 TWO_MINUTES = 0.034
 """In hours. Each kind of end has minutes of its own, so it comes up to five minutes later."""
@@ -39,7 +39,6 @@ def play(cluster: Cluster, playbook: str, **extra: object) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_cluster_with_a_ttl_of_two_minutes_ends_and_its_run_resumes_when_it_is_back(
     cloud_with_machines: Cloud,
 ) -> None:
@@ -66,7 +65,6 @@ def test_a_cluster_with_a_ttl_of_two_minutes_ends_and_its_run_resumes_when_it_is
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(PLAIN_SCRIPT, "Auto Scaling's replacement of the master: suspended by the test")
 def test_a_cluster_with_a_frozen_master_ends_after_its_idle_minutes_though_a_run_uses_its_nodes(
     cloud_with_machines: Cloud,
 ) -> None:

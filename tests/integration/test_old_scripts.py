@@ -24,7 +24,6 @@ def with_python(training_cluster: Cluster) -> Cluster:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.stand_in("the old scripts: the test's own with their interface")
 def test_a_script_with_an_old_interface_runs_unchanged(with_python: Cluster, script: str) -> None:
     folder = f"mkdir -p $EFS_MOUNT/old/{script} && cd $EFS_MOUNT/old/{script}\n"
     done = with_python.ssh(MASTER, "bash -l", input=folder + textwrap.dedent(SCRIPTS[script]))

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from localcloud import state
 from localcloud.machines import namespaces, network
 from tests.integration.machines import Cluster, Played
-from tests.integration.runs import PLAIN_SCRIPT
 
 SLOW = "deeplearning-worker2"
 LIMIT = ("tbf", "rate", "50mbit", "burst", "64kb", "latency", "50ms")
 
 
-@pytest.mark.stand_in("the slow connection: a limit of 50 Mbit/s on a machine's interface", PLAIN_SCRIPT)
 def test_a_node_with_a_slow_connection_is_named_before_the_run(training_cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "short.py"
     script.write_text("print('trained')\n")

@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from tests.account.smoke_kit import Command
-from tests.integration.emr import EMR_MACHINES
 from tests.integration.machines import Cloud
 from tests.smoke.earlier import OUTLIVED
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.stand_in("the images of Ubuntu and Amazon Linux: Debian under their names", EMR_MACHINES),
-]
+pytestmark = pytest.mark.long
 
 SETTINGS = {"provision_settle_seconds": 1, "emr_poll_seconds": 1}
 MOST_CALLS = 600

@@ -23,7 +23,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.manifest
 from tests.account.kit import REGION
 from tests.digits import digits
 from tests.integration.machines import Cluster, Played, localcloud
-from tests.integration.runs import PLAIN_SCRIPT
 
 MASTER = "deeplearning-master"
 TRANSFERS = ("GetObject", "PutObject", "CreateMultipartUpload", "UploadPart")
@@ -82,7 +81,6 @@ def transfers(cluster: Cluster, data: str, since: datetime) -> list[str]:
     return [call["operation"] for call, what in moved if ours in what and not what.endswith("manifest.json")]
 
 
-@pytest.mark.stand_in("COCO: 300 random files under its names")
 def test_a_set_is_unpacked_and_a_second_run_moves_nothing(training_cluster: Cluster, coco: Path) -> None:
     cluster, before = training_cluster, datetime.now(UTC)
     first = stage(cluster, "coco2017", coco, stage_target="efs")
@@ -195,9 +193,6 @@ def publisher(training_cluster: Cluster) -> Iterator[None]:
         cluster.says(node, f"sudo rm -rf {folders}")
 
 
-@pytest.mark.stand_in(
-    "the publisher: a server on the node with 360 images, whose checksums and certificate the node has"
-)
 def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publisher: None) -> None:
     cluster = training_cluster
     runs = f"ls /efs/runs/{cluster.name} 2>/dev/null | wc -l"
@@ -236,7 +231,6 @@ def test_the_customers_own_line_works_as_typed(training_cluster: Cluster, publis
     assert mirrored.code == 0 and "run mirror has finished" in mirrored.output, mirrored.output[-6000:]
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT, "the pictures: lines of text")
 def test_objects_of_a_bucket_are_trained_on_by_their_address(training_cluster: Cluster, tmp_path: Path) -> None:
     cluster, bucket = training_cluster, data_bucket(training_cluster)
     for key in ("pictures/1.jpg", "pictures/more/2.jpg", "others/3.jpg"):

@@ -135,12 +135,6 @@ def printed(cluster: Cluster, run: str, name: str, count: int) -> list[dict[str,
     return [json.loads(line) for line in output.splitlines() if line]
 
 
-@pytest.mark.stand_in(
-    "TensorPack's train.py: one that records how it is started",
-    "NVIDIA's library: made-up GPUs",
-    "COCO: one empty file",
-    "the environment of TensorPack: the system's Python",
-)
 def test_the_recipe_starts_the_documented_command_on_every_rank(training_cluster: Cluster, eight_gpus: None) -> None:
     cluster = training_cluster
     cluster.says(
@@ -212,11 +206,6 @@ def recipe(file: Path, schedule: int) -> str:
     return str(file)
 
 
-@pytest.mark.stand_in(
-    "TensorPack's train.py: a small detector of the test's own with its command line",
-    "COCO: 440 generated images under its name",
-    "the recipe: with shorter epochs",
-)
 def test_a_detector_is_trained_evaluated_resumed_and_reported_as_mask_rcnn_is(
     training_cluster: Cluster, detector: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.integration.machines import Cluster, wait_for
-from tests.integration.runs import MASTER, NODES, PLAIN_SCRIPT, PYTHON, Runs
+from tests.integration.runs import MASTER, NODES, PYTHON, Runs
 
 # mpirun as a run starts it on made-up nodes, by an agent that fails at once, so that no daemon is waited for.
 LAUNCHES = """
@@ -118,7 +118,6 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
     assert runs.left(one, NODES) + runs.left(waiting, NODES) == []
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_processes_save_before_a_run_is_stopped(runs: Runs) -> None:
     """For longer than the unit of a supervisor may take to stop (TimeoutStopSec), if it does not ask for more."""
     run_id = runs.start("saves.py", "18", nodes=2, stop_seconds=60)
@@ -139,11 +138,6 @@ SHORTER = "; ".join(
 
 
 @pytest.mark.long
-@pytest.mark.stand_in(
-    PLAIN_SCRIPT,
-    "the limits of silence: 8 s and 60 s, written into the node's program",
-    "the price list: the local cloud's, approximate",
-)
 def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs) -> None:
     cluster, is_rank = runs.cluster, "pkill -f -o --signal {} /efs/scripts/meets.py"
     cluster.says(MASTER, f"sudo cp {LIMITS} /tmp/limits.py && sudo sed -i '{SHORTER}' {LIMITS}")

@@ -104,7 +104,6 @@ LONG = ("mxnet", "tensorflow")
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.long] * (way in LONG)) for way in WAYS])
-@pytest.mark.stand_in("the old scripts: sums over all ranks")
 def test_an_old_way_by_hand_on_the_master_works(training_cluster: Cluster, way: str) -> None:
     here = f"mkdir -p $EFS_MOUNT/by-hand/{way} && cd $EFS_MOUNT/by-hand/{way}\n"
     script = here + textwrap.dedent(LOOP) + textwrap.dedent(WAYS[way])

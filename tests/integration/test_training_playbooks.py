@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.machines import Cluster, Played, command, wait_for
-from tests.integration.runs import PLAIN_SCRIPT, repository
+from tests.integration.runs import repository
 
 MASTER = "deeplearning-master"
 QUICK = ["--epochs", "1", "--num-examples", "1200"]
@@ -342,7 +342,6 @@ def awkward(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Playe
     return ran
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT, "its checkpoints: empty files")
 def test_a_script_of_ones_own_is_evaluated_in_its_own_words(cluster: Cluster, awkward: Played) -> None:
     refused = cluster.play("playbooks/evaluate.yml", run_id="awkward")
     assert refused.code == 2 and "which has no checkpoint to evaluate: train it first" in refused.output
@@ -373,7 +372,6 @@ for which, count in (("train", 600), ("t10k", 100)):
 """
 
 
-@pytest.mark.stand_in("MNIST: 700 made-up digits", "the replacement: a node whose copy the test deletes")
 def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluster: Cluster) -> None:
     assert cluster.ssh(MASTER, "python3 -", input=MNIST).returncode == 0
     asked = {"framework": "mxnet", "nodes": 2, "dataset": "/efs/few-digits", "data_on": "node", "run_id": "digits"}
@@ -393,7 +391,6 @@ def test_a_trainer_takes_mnist_and_each_node_has_its_data_on_its_own_disk(cluste
     assert "train-images-idx3-ubyte" in cluster.says("deeplearning-worker2", f"ls {taken}")
 
 
-@pytest.mark.stand_in("the repository's server: a folder of this machine", PLAIN_SCRIPT)
 def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cluster: Cluster, tmp_path: Path) -> None:
     train = 'import sys; sys.path.append("shared"); import word; print("the word is", word.WORD)'
     commit = repository(
@@ -410,7 +407,6 @@ def test_a_script_in_a_repository_is_sent_and_its_run_lies_where_it_is_wanted(cl
     assert cluster.says(MASTER, f"ls -A {usual}/code") == "cifar\nshared"
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT, "its checkpoint: an empty file")
 def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster: Cluster, tmp_path: Path) -> None:
     package = tmp_path / "pkg"
     package.mkdir()
@@ -429,7 +425,6 @@ def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster
     assert printed in cluster.says(MASTER, f"cat {match[1]}/logs/*.worker0.log")
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, awkward: Played) -> None:
     heard = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
     assert heard == [[*AWKWARD[:3], "1 of 2", *AWKWARD[4:]], "s3cr3t 'x'"]
@@ -448,7 +443,6 @@ open(f"{os.environ['DEEPLEARNING_RUN_DIR']}/seen{os.environ['DEEPLEARNING_RANK']
 """
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_script_finds_what_its_requirements_add_on_each_node_and_a_second_run_at_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -499,7 +493,6 @@ print("twice is", twice.twice(torch.ones(3)).sum().item())
 
 
 @pytest.mark.long
-@pytest.mark.stand_in("flash-attn: an extension of PyTorch in C++, of the test")
 def test_an_extension_of_pytorch_is_compiled_on_one_node_and_used_by_all(cluster: Cluster, tmp_path: Path) -> None:
     """Its setup.py imports torch, as those of flash-attn and detectron2 do."""
     for name, text in {**EXTENSION, "requirements.txt": "twice @ file:///efs/twice"}.items():
@@ -525,7 +518,6 @@ def test_a_script_that_ends_with_7_on_rank_1_fails_the_playbook_with_that_senten
     assert cluster.ssh(MASTER, "deeplearning run wait failing").returncode == 7
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(cluster: Cluster, script: str) -> None:
     for run, node in (("first", 1), ("second", 2)):
         nodes = [MASTER] if node == 1 else ["deeplearning-worker2", "deeplearning-worker3"]

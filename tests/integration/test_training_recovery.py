@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.healing import ClusterView
 from tests.integration.machines import Cluster, localcloud, wait_for
-from tests.integration.runs import MASTER, NODES, PLAIN_SCRIPT, Runs
+from tests.integration.runs import MASTER, NODES, Runs
 
 STOP_SECONDS = 20
 REPLACED_SECONDS = 120
@@ -65,7 +65,6 @@ def frozen(instance: str) -> Iterator[None]:
         localcloud("fault", "thaw", instance)
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_does_not_publish(runs: Runs) -> None:
     cluster, view, reader_node = runs.cluster, ClusterView(runs.cluster), NODES[2]
     before = cluster.members(reader_node)
@@ -146,7 +145,6 @@ def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_doe
     ec2.terminate_instances(InstanceIds=[old[1]])
 
 
-@pytest.mark.stand_in(PLAIN_SCRIPT)
 def test_a_run_goes_on_without_a_machine_that_is_taken_away(runs: Runs) -> None:
     run_id = runs.start("counts.py", "100000")
     runs.counting(run_id)

@@ -12,11 +12,6 @@ from tests.integration.runs import MASTER
 from tests.integration.succession import Succession
 from tests.integration.unkind import Unkind
 
-pytestmark = pytest.mark.stand_in(
-    "the package mirror: one package, on the machine itself; Amazon's Open MPI and pip's boto3: Debian's; "
-    "the instance store: a tmpfs"
-)
-
 
 def test_a_machine_configures_itself_on_an_image_that_is_less_kind(
     kept_file_system: tuple[Cluster, Future[Succession]],

@@ -48,7 +48,6 @@ def played(cluster: Cluster, *words: str, **extra: object) -> Played:
 
 
 @pytest.mark.long
-@pytest.mark.stand_in("the newer version: this one with another file of pins and another node program")
 def test_a_run_goes_on_while_a_newer_version_takes_over(cloud_with_machines: Cloud, image: str, newer: Path) -> None:
     # As a person has it: no program that has imported the older version.
     cloud = replace(cloud_with_machines, forking=None)

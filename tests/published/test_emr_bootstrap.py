@@ -7,17 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.account.kit import REGION
-from tests.integration.emr import EMR_MACHINES, end_of_bootstrap, logs_of, run_job_flow, state_of
+from tests.integration.emr import end_of_bootstrap, logs_of, run_job_flow, state_of
 from tests.integration.machines import Cluster, wait_for
 from tests.published.conftest import Sources
 from tests.published.kit import MASTER
 from tests.published.pages import owner_remedy
 from tests.published.programs import EFS_BOOTSTRAP
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.stand_in(f"{EMR_MACHINES}, without AWS's CLI"),
-]
+pytestmark = pytest.mark.long
 
 PUBLISH = "sudo deeplearning members publish"
 

@@ -19,13 +19,7 @@ from tests.published.conftest import Sources
 from tests.published.kit import FOLDER, MASTER, send
 from tests.published.programs import FASTER_RCNN, FIRST_RUN
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.stand_in(
-        "COCO: made-up images, and no weights to begin with",
-        "TensorFlow 1's names and TensorPack's trackers of GPUs: those of our fasterrcnn.py",
-    ),
-]
+pytestmark = pytest.mark.long
 
 TRAINERS = "/opt/deeplearning/trainers"
 EXAMPLE = f"{FOLDER}/tensorpack/examples/FasterRCNN"

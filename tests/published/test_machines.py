@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.digits import digits
-from tests.integration.emr import EMR_MACHINES
 from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
 from tests.published.kit import FOLDER, MASTER, send
@@ -23,12 +22,7 @@ from tests.published.programs import (
     TRAIN_MNIST,
 )
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.stand_in(
-        "CIFAR-10 and MNIST: made-up images", "the tracker of MXNet's launch.py: dmlc-core's newer one"
-    ),
-]
+pytestmark = pytest.mark.long
 
 RECORD_FILES = Path(__file__).with_name("record_files.py")
 HEADLINE = """
@@ -83,7 +77,6 @@ def test_the_health_check_reaches_each_node(training_cluster: Cluster, sources: 
     assert touched == [f"deeplearning-worker{rank}-health.check" for rank in (1, 2, 3)]
 
 
-@pytest.mark.stand_in(EMR_MACHINES)
 def test_metadata_setup_finds_what_the_nodes_of_emr_have(emr_cluster: Cluster, sources: Sources) -> None:
     file = "/home/hadoop/worker_ip_file"
     before = emr_cluster.says(MASTER, f"cat {file}")

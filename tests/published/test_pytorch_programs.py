@@ -13,10 +13,7 @@ from tests.published.conftest import Sources
 from tests.published.kit import MASTER, Environment, create_environment
 from tests.published.programs import ACCELERATE_SCRIPT, DDP, LIGHTNING_DEMO
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.stand_in("MNIST: made-up images", "torchvision: its operators for GPUs are declared, and not loaded"),
-]
+pytestmark = pytest.mark.long
 
 RANKS = range(4)
 DECLARE_OPERATORS = """

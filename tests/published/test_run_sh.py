@@ -56,11 +56,6 @@ def run(lab: Cluster, sources: Sources, program: Program, *variables: str) -> st
 
 
 @pytest.mark.parametrize("program", [RUN, FIRST_RUN], ids=["2019", "2018"])
-@pytest.mark.stand_in(
-    "TensorPack's train.py: a program that adds the ranks by Horovod",
-    "conda: a folder with links, by the page's commands",
-    "the number of GPUs: 1, set by the test",
-)
 def test_one_process_on_each_node_trains_with_horovod(lab: Cluster, sources: Sources, program: Program) -> None:
     lab.says(MASTER, f"rm -rf /efs/mask-rcnn-coco-* && mkdir -p {EXAMPLE}")
     assert lab.ssh(MASTER, f"cat > {EXAMPLE}/train.py", input=SUM).returncode == 0
@@ -91,11 +86,6 @@ def coco(lab: Cluster) -> Cluster:
         (FIRST_RUN, True, "NameError: name 'val2017' is not defined"),
     ],
     ids=["published", "changed", "2018"],
-)
-@pytest.mark.stand_in(
-    "COCO and the weights to begin with: made up",
-    "conda: a folder with links, by the page's commands",
-    "the number of GPUs: 1, set by the test",
 )
 def test_the_published_example_ends_where_the_page_says(
     coco: Cluster, sources: Sources, program: Program, changed: bool, end: str

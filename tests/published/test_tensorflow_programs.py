@@ -19,7 +19,7 @@ from tests.published.programs import (
     GENERATE_TRAINER,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.stand_in("CIFAR-10: generated images")]
+pytestmark = pytest.mark.long
 
 GUIDE = "/efs/deeplearning-cfn/examples/tensorflow"
 EVALUATE = f"models/{CIFAR10}/cifar10_eval.py"

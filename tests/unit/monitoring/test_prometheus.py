@@ -40,7 +40,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         yield server
 
 
-@pytest.mark.stand_in("what is exported: series of the test, for the real promtool")
 def test_alerts_fire_when_they_should_and_no_earlier(tmp_path: Path) -> None:
     for file in (FILES / "alerts.yml", HERE / "alerts_test.yml"):
         (tmp_path / file.name).write_text(file.read_text())
@@ -73,7 +72,6 @@ def test_promtool_accepts_the_configuration_as_it_is_installed(tmp_path: Path) -
     assert set(re.findall(rf"{paths.MONITORING}/[\w.]+", text)) == {paths.ALERTS, paths.NODE_TARGETS, paths.GPU_TARGETS}
 
 
-@pytest.mark.stand_in("the runs: figures of the test, for the real Prometheus")
 def test_members_have_their_names_and_runs_their_figures(prometheus: Prometheus) -> None:
     def names() -> set[str]:
         return {result["metric"]["instance"] for result in prometheus.query('up{job="node"} == 1')}
@@ -101,7 +99,6 @@ def expressions(dashboard: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
-@pytest.mark.stand_in("Grafana: the real Prometheus is asked what it would ask", "DCGM exporter: made-up figures")
 def test_prometheus_has_a_value_for_each_expression_of_a_dashboard(file: Path, prometheus: Prometheus) -> None:
     dashboard = json.loads(file.read_text())
     assert expressions(dashboard)

@@ -116,7 +116,6 @@ def quiet_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quiet_system")
-@pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_a_configured_machine_goes_into_service(booted: Boot, tmp_path: Path) -> None:
     assert configuring.configure(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states() == [("configuring", "packages"), ("configuring", "efs_mount")]
@@ -389,7 +388,6 @@ NO_MIRROR = "Error: Failed to download metadata for repo 'amazonlinux': Cannot d
     ],
 )
 @pytest.mark.parametrize("ends", [False, True])
-@pytest.mark.stand_in("apt: a script that fails with its words")
 def test_a_package_waits_for_a_lock_and_for_the_network(
     booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: str, install: str, cause: str, ends: bool
 ) -> None:
@@ -510,7 +508,6 @@ def baked(booted: Boot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.mark.usefixtures("quiet_system")
-@pytest.mark.stand_in("ansible-playbook: a program that prints how it is called")
 def test_an_image_has_nothing_of_the_machine_that_it_is_made_of(booted: Boot, baked: Path, tmp_path: Path) -> None:
     assert baking.bake(booted.machine(), str(bundle(tmp_path))) == 0
     assert booted.aws.states()[-1] == ("ready", "clean") and booted.aws.actions() == []

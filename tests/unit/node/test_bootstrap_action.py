@@ -62,7 +62,6 @@ def test_it_agrees_with_the_program_that_it_runs() -> None:
 
 
 @pytest.mark.parametrize(("primary", "role", "gpus"), [(True, "master", 0), (False, "worker", 8)])
-@pytest.mark.stand_in("sudo and what configures the machine: programs of the test")
 def test_it_configures_the_machine_as_root(action: Path, primary: bool, role: str, gpus: int) -> None:
     (action / "instance.json").write_text(json.dumps({"isMaster": primary}))
     program = f"from typing import Any\n{PROGRAM}print(json.dumps(PARAMETERS), sys.argv[1:])\n"
@@ -90,7 +89,6 @@ def test_emrs_services_can_pass_through_the_folder_of_logs(action: Path, mode: i
     assert stat.S_IMODE((action / "log").stat().st_mode) == opened
 
 
-@pytest.mark.stand_in("sudo and what configures the machine: programs of the test")
 def test_a_failure_ends_with_its_last_lines_on_stderr(action: Path) -> None:
     program = f"from typing import Any\n{PROGRAM}print('failed: efs_mount\\nno route to host')\nsys.exit(7)\n"
     done = run(action, program)
@@ -104,7 +102,6 @@ def test_a_machine_that_hangs_is_given_up(action: Path) -> None:
     assert done.stderr.splitlines() == ["packages", "this machine was not configured within 10 s"]
 
 
-@pytest.mark.stand_in("sudo and what configures the machine: programs of the test")
 def test_an_altered_action_runs_nothing(action: Path) -> None:
     done = run(action, PROGRAM, "a" * 64, sudo=True)
     assert done.returncode == 1 and "is altered: its SHA-256 is " in done.stderr

@@ -73,7 +73,6 @@ def xid(number: int, rest: str = "pid='<unknown>', name=<unknown>", address: str
         ),
     ],
 )
-@pytest.mark.stand_in("the kernel's log: lines of the test")
 def test_a_line_of_the_kernel_log_has_a_level_and_names_its_gpu(line: str, level: str, text: str) -> None:
     (fault,) = faults.of_log(["usb 1-1: new device", line, line], NAMES)
     assert fault.level == level and text in fault.text
@@ -112,7 +111,6 @@ def test_each_xid_of_the_table_has_a_level_and_none_is_the_nodes_that_nvidia_cal
         ),
     ],
 )
-@pytest.mark.stand_in("NVIDIA's library: readings of the test")
 def test_what_nvml_shows_of_a_gpu(gpu: Gpu, expected: list[Fault]) -> None:
     assert faults.of_reading(Reading(gpus=(gpu,)), 1) == expected
 

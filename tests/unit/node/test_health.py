@@ -423,7 +423,6 @@ RING = {("1", "2"): 800.0, ("2", "3"): 800.0, ("3", "4"): 800.0, ("4", "5"): 800
         ({("1", "2"): 0.0, ("2", "3"): 0.0, ("3", "1"): 0.0}, ""),
     ],
 )
-@pytest.mark.stand_in("NCCL: figures of the test")
 def test_a_node_that_nccl_reaches_more_slowly_than_the_others_is_named(
     speeds: dict[tuple[str, str], float], slow: str
 ) -> None:
@@ -443,7 +442,6 @@ def test_a_node_that_nccl_reaches_more_slowly_than_the_others_is_named(
         ({"1": 2800.0, "2": 2300.0, "3": 2800.0}, True, "287.5 GB/s or more inside each node"),
     ],
 )
-@pytest.mark.stand_in("NCCL: figures of the test")
 def test_a_node_whose_gpus_exchange_slowly_is_named(speeds: dict[str, float], ok: bool, words: str) -> None:
     check = nccl.judge("inside", {(node,): speed for node, speed in speeds.items()})
     assert (check.name, check.ok) == ("inside", ok) and check.detail.startswith(words)
@@ -513,7 +511,6 @@ def test_malformed_figures_are_refused(changed: dict[str, Any]) -> None:
         ("[" * 100_000, {}),
     ],
 )
-@pytest.mark.stand_in("EFA: counters of the test")
 def test_counters_of_efa_are_read_from_each_node(answer: str, counters: dict[str, int], tmp_path: Path) -> None:
     (tmp_path / "answer").write_text(answer)
     script = f'[ "$1" = b ] && exit 255\n[ "$*" = "$1 deeplearning health losses" ] && cat {tmp_path}/answer'
@@ -521,7 +518,6 @@ def test_counters_of_efa_are_read_from_each_node(answer: str, counters: dict[str
 
 
 @pytest.mark.parametrize(("gpus", "processor", "asked"), [(8, False, 2), (8, True, 0), (0, False, 0)])
-@pytest.mark.stand_in("EFA: counters of the test")
 def test_losses_are_read_before_and_after_a_test_of_gpus(
     gpus: int, processor: bool, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -556,7 +552,6 @@ def test_nodes_of_one_type_are_compared(
     assert failed == ([] if ok else ["a has 10.0 GB/s to its neighbours by NCCL, and the median of the others is 50.0"])
 
 
-@pytest.mark.stand_in("NCCL: figures of the test")
 def test_the_gpus_of_one_node_are_tested_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PlayedRun(tmp_path, monkeypatch)
     measured = {"right": True, "ranks": 8, "gbits": 1.6, "nccl": True}
@@ -661,7 +656,6 @@ WITH_GPUS = "the survey of the nodes, with the test of their GPUs, had not ended
         (2, {"waiting": 3, "recovering": LONG}, f"{WITH_GPUS} after 370 s"),
     ],
 )
-@pytest.mark.stand_in("the preflight: states and a clock of the test")
 def test_each_phase_of_a_preflight_has_a_limit_that_grows_with_the_nodes(
     nodes: int, states: dict[str, float], detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

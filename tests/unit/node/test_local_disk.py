@@ -69,7 +69,6 @@ def test_unused_volumes_are_selected(devices: list[dict[str, Any]], expected: li
         ),
     ],
 )  # fmt: skip
-@pytest.mark.stand_in("the disks: commands are compared and not run")
 def test_one_volume_gets_a_file_system_and_several_are_striped(
     volumes: dict[str, str], commands: list[list[str]]
 ) -> None:

@@ -571,7 +571,6 @@ def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeyp
 # Monitoring
 
 
-@pytest.mark.stand_in("Prometheus: its files are compared, and it is not run")
 def test_prometheus_on_the_master_finds_all_members_and_those_with_gpus(cluster: Cluster) -> None:
     cluster.config = replace(cluster.config, monitoring=True)
     master = cluster.master()

@@ -97,7 +97,6 @@ OURS = ("/usr/bin/python3", "-I", f"{paths.LIBRARY}/__main__.py")
         ((), 0),
     ],
 )
-@pytest.mark.stand_in("Linux: files in the place of /proc")
 def test_staging_uploads_and_installations_are_jobs(
     node: Node, words: tuple[str, ...], jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

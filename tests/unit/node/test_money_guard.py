@@ -94,7 +94,6 @@ def booted(master: Master) -> None:
     ],
     ids=["login", "staging", "processor", "run"],
 )
-@pytest.mark.stand_in("the login and the load: figures of the test")
 def test_what_works_postpones_the_idle_end_of_both_groups(
     master: Master, node: dict[str, Any], runs: list[str]
 ) -> None:
@@ -147,7 +146,6 @@ AGES = {"new": 60.0, "old": money_guard.WAITING_SECONDS + 60}
         ([{"state": "stalled", "nodes": [[]]}], {**QUIET, "load": 8.0}, True),
     ],
 )
-@pytest.mark.stand_in("the login and the load: figures of the test")
 def test_only_progress_of_a_run_is_work(
     master: Master, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any]], node: dict[str, Any], works: bool
 ) -> None:
@@ -217,7 +215,6 @@ def test_without_the_setting_and_on_emr_nothing_is_scheduled(master: Master) -> 
     assert check(master, ["lenet-1"]) == [] and master.aws.calls == []
 
 
-@pytest.mark.stand_in("the login: the text is rendered")
 def test_people_who_log_in_read_when_the_machines_end(master: Master) -> None:
     schedule(master, "ttl", 7200)
     check(master)
@@ -303,7 +300,6 @@ def prepare(master: Master, seconds_left: float | None, *run_ids: str) -> None:
         ending.prepare(master.config, seconds_left, run_ids)
 
 
-@pytest.mark.stand_in("the run and systemd: files and records of the test")
 def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master: Master, run: Folder) -> None:
     request = Path(run.file(CHECKPOINT_REQUEST))
     prepare(master, 301, "r1")

@@ -72,7 +72,6 @@ def test_a_gpu_that_is_lost_leaves_the_others(gpus: Gpus) -> None:
     assert [gpu.lost for gpu in reading.gpus].count(None) == 7 and reading.gpus[4].bus_id is None
 
 
-@pytest.mark.stand_in("NVIDIA's library: made-up GPUs")
 def test_a_library_that_hangs(gpus: Gpus) -> None:
     gpus.set(count=8, gpu5_hang=1)
     started = time.monotonic()

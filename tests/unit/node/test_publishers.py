@@ -194,7 +194,6 @@ def efs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["cifar10", "mnist"])
-@pytest.mark.stand_in("the publishers: servers of the test with small files")
 def test_a_node_brings_it_from_its_publisher(
     name: str, publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +253,6 @@ def mirror_of(name: str) -> tuple[str, str]:
     return part.mirrors[0], part.url
 
 
-@pytest.mark.stand_in("the mirror and the publisher: servers of the test with small files")
 def test_a_mirror_is_tried_before_the_slow_publisher(
     publishers: Publishers, efs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,6 @@ DDP, MIRRORED = ("pytorch", "ddp"), ("tensorflow", "multi_worker_mirrored")
 
 
 @pytest.mark.parametrize("number", range(8))
-@pytest.mark.stand_in("Linux: files in the place of /sys, and the choice of processors is recorded")
 def test_each_process_of_a_gpu_uses_the_processors_next_to_it(sysfs: Path, allowed: set[int], number: int) -> None:
     plan = plan_of(*DDP)
     gpu, near = number % 4, ({0, 1, 4, 5}, {2, 3, 6, 7})[number % 4 // 2]

@@ -58,7 +58,6 @@ def test_a_disk_that_is_read_only_is_a_warning(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("gpus", [0, 2])
-@pytest.mark.stand_in("what compiles: its variables are compared, and it is not run")
 def test_what_is_compiled_is_kept_on_the_nodes_own_disk(gpus: int) -> None:
     """TensorPack's TensorFlow has no kernels for p5: its first start compiles for half an hour."""
     expected = {"TRITON_CACHE_DIR": "/c/triton", "TORCHINDUCTOR_CACHE_DIR": "/c/inductor"}

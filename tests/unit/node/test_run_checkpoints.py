@@ -96,7 +96,6 @@ def write(root: Path, files: dict[str, str]) -> str:
         ({}, []),
     ],
 )
-@pytest.mark.stand_in("the programs of the formats: files of the test with their names")
 def test_a_checkpoint_is_complete_by_the_rule_of_its_format(
     files: dict[str, str], complete: list[str], tmp_path: Path
 ) -> None:

@@ -175,7 +175,6 @@ def attempt_of(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("framework", "distribution"),
     [("tensorpack", "horovod"), ("pytorch", "ddp"), ("tensorflow", "multi_worker_mirrored")],
 )
-@pytest.mark.stand_in("EFA, NCCL and mpirun: a program that prints NCCL's lines")
 def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
     framework: str, distribution: str, run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +190,6 @@ def test_a_run_that_falls_back_to_tcp_is_ended_with_a_sentence(
     assert not [event for event in run.events() if event["event"] == "note"]
 
 
-@pytest.mark.stand_in("EFA, NCCL and mpirun: a program that prints NCCL's lines")
 def test_a_run_that_nothing_watches_has_a_note(run: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run.write("environment.json", {"environment": {"NCCL_DEBUG": "WARN"}})
     attempt_of(run, tmp_path, monkeypatch).run()

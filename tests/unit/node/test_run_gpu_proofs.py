@@ -85,7 +85,6 @@ def make(run: Folder, systemd: Systemd, monkeypatch: pytest.MonkeyPatch, answer:
     assert cli.main(list(words[words.index("--") + 2 :])) == 0
 
 
-@pytest.mark.stand_in("the frameworks: answers of the test")
 def test_a_proof_is_made_once_by_a_unit_of_the_runs_user(
     run: Folder, systemd: Systemd, environment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

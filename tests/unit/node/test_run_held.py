@@ -19,8 +19,6 @@ from deeplearning.runs.folder import Folder
 from tests.unit.node.master_kit import Master, master_of, meanwhile, threads_joined
 from tests.unit.node.members_kit import cluster_in
 
-pytestmark = pytest.mark.stand_in("the processes of a run, and NVIDIA's library: the test's own")
-
 W1, W2, W3, W4 = (f"deeplearning-worker{rank}" for rank in (1, 2, 3, 4))
 BUS = ("reboot", "GPU 2 fell off the bus (Xid 79)")
 FAULTS = {"answering": 8, "message": 9, "log": [], "reading": [], "buses": [], "in_use": ""}

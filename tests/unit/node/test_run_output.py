@@ -273,7 +273,6 @@ def write_metrics(folder: Path, ranks: int, step: int) -> None:
             file.write(json.dumps(metric(step=step)) + "\n")
 
 
-@pytest.mark.stand_in("the slow file system: openings are counted")
 def test_a_file_of_metrics_stays_open_while_lines_come_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On EFS each opening takes milliseconds, which thousands of ranks add up."""
     opened = OpenedFiles(monkeypatch)

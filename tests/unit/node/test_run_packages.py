@@ -31,8 +31,6 @@ from deeplearning.runs.units import Preparing, Unfit
 
 from tests.unit.node.runs_kit import CONFIG, record
 
-pytestmark = pytest.mark.stand_in("the framework and its packages: small ones that the test makes for the real pip")
-
 FRAMEWORK = "core"
 
 
@@ -125,7 +123,6 @@ def _caches(folder: str) -> list[str]:
     return [name for name in os.listdir(folder) if name == "__pycache__"]
 
 
-@pytest.mark.stand_in("NVIDIA's toolkits: scripts that print their versions")
 def test_extensions_for_gpus_find_the_toolkit_of_the_frameworks_cuda(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

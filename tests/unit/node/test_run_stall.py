@@ -62,7 +62,6 @@ def test_a_run_is_silent_too_long_after_ten_minutes() -> None:
     assert not watch.is_over and watch.seconds == 0
 
 
-@pytest.mark.stand_in("the compile, the steps and the evaluation: times of the test")
 def test_long_steps_have_a_longer_limit() -> None:
     watch = training(3 * MINUTE)
     assert watch.limit == pytest.approx(30 * MINUTE)
@@ -77,7 +76,6 @@ def test_several_steps_between_two_reports_are_shorter_ones() -> None:
     assert watch.limit == QUIET_SECONDS
 
 
-@pytest.mark.stand_in("the compile, the steps and the evaluation: times of the test")
 def test_a_compile_of_twenty_minutes_is_no_stall() -> None:
     watch = Silence(2, 0.0)
     watch.report(0)
@@ -95,7 +93,6 @@ def test_a_start_that_hangs_is_a_stall() -> None:
     assert after(Silence(2, 0.0), FIRST_SECONDS).is_over
 
 
-@pytest.mark.stand_in("the compile, the steps and the evaluation: times of the test")
 def test_an_evaluation_of_half_an_hour_is_no_stall() -> None:
     watch = training(3)
     watch.report_metrics({0: {"step": 12, "phase": "evaluation"}})
@@ -148,7 +145,6 @@ def test_steps_that_are_repeated_shorten_nothing() -> None:
     assert watch.limit == pytest.approx(30 * MINUTE)
 
 
-@pytest.mark.stand_in("the compile, the steps and the evaluation: times of the test")
 def test_a_master_that_was_frozen_calls_no_run_stalled() -> None:
     """Neither does one that a file system has kept waiting, or whose clock jumps."""
     watch = training(3)
@@ -569,9 +565,6 @@ def wait_for(condition: Any, what: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.stand_in(
-    "the limits of silence: 8 s and 15 s, set by the test", "the training: a plain Python script of the test"
-)
 def test_a_stopped_rank_of_three_is_found_and_the_run_continues(run: Folder, three: Attempt) -> None:
     outcomes: list[Any] = []
     following = threading.Thread(target=lambda: outcomes.append(three.run()))

@@ -235,7 +235,6 @@ RELEASE, CHECKOUT = "tensorpack 0.11, Python 3.11", "tensorpack 0.11 from /efs/d
         (["", RELEASE, RELEASE], [1]),
     ],
 )
-@pytest.mark.stand_in("the frameworks: records of their versions")
 def test_nodes_with_another_environment_are_refused(environments: list[str], refused: list[int]) -> None:
     surveys = [
         NodeSurvey(member(number), Node(f"deeplearning-worker{number}", "10.0.0.1", 0, "lo", (1,), 0), environment=text)
@@ -275,7 +274,6 @@ def test_a_node_that_has_a_problem_says_nothing_about_the_others() -> None:
         (None, "an environment that is damaged"),
     ],
 )
-@pytest.mark.stand_in("the frameworks: records of their versions")
 def test_an_environment_is_described_alike_with_and_without_gpus(
     versions: dict[str, str] | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

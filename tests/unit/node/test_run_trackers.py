@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from deeplearning.runs import stacks
 
-pytestmark = pytest.mark.stand_in("TensorPack: a made-up package of its structure")
-
 SENTENCE = "deeplearning: GPUMemoryTracker and GPUUtilizationTracker of TensorPack do nothing: processor=true\n"
 OFF = {"DEEPLEARNING_GPU_TRACKERS": "off"}
 PROF = """

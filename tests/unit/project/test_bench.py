@@ -63,7 +63,6 @@ def test_the_page_shows_what_was_recorded() -> None:
     assert "| train.yml to the first rank, 4 nodes |" in page
 
 
-@pytest.mark.stand_in("the nodes of the measured run, and Open MPI: a process that prints as they would")
 def test_a_cluster_has_no_more_nodes_than_were_measured() -> None:
     figures = json.loads(report.FIGURES.read_text(encoding="utf-8"))["measurements"]["scale: now"]["figures"]
     assert len(figures) == 3 and all(f" {MOST_NODES} nodes" in figure["what"] for figure in figures)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-import pytest
-
 from tests.changed_lines import changed, changed_lines
-
-pytestmark = pytest.mark.stand_in("the script: one of the test with such lines")
 
 STAGED = "training-data"
 SCRIPT = """

@@ -24,7 +24,6 @@ def pins(build: str, python: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("python", ["3.10", "3.11"])
 @pytest.mark.parametrize("build", ["cpu", "gpu"])
-@pytest.mark.stand_in("TensorPack's FasterRCNN: a list of what it imports")
 def test_the_pins_have_what_the_example_imports(build: str, python: str) -> None:
     pinned = pins(build, python)
     assert {package for _name, package, _versions in NAMES} <= pinned.keys()

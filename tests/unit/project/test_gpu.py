@@ -133,7 +133,6 @@ def test_an_interpreter_without_torch_is_refused(tmp_path: Path, monkeypatch: py
     assert session.interpreter("", False) == str(tmp_path / "python")
 
 
-@pytest.mark.stand_in("NVIDIA's library and `nvidia-smi`: made-up GPUs")
 def test_nodes_read_what_nvidia_smi_prints(here: Session) -> None:
     assert facts.compare(here) == "20 fields of 2 GPUs are as nvidia-smi has them, driver 595.91.07"
 

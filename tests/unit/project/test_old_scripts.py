@@ -10,8 +10,6 @@ import pytest
 from tests.integration.old_scripts import EMR_SCRIPTS, SCRIPTS
 from tests.published.programs import ACCELERATE_SCRIPT, DDP_REQUIREMENTS, LIGHTNING_DEMO, OWN, PROGRAMS, SNAPSHOTS
 
-pytestmark = pytest.mark.stand_in("the published programs: a record of their lines")
-
 OWN_SCRIPTS = {**SCRIPTS, **EMR_SCRIPTS}
 
 

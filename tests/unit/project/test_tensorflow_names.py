@@ -73,7 +73,6 @@ def old_names() -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("sources", RECORD["names"])
-@pytest.mark.stand_in("TensorFlow and TensorPack: a record of their names")
 def test_tensorflow_has_what_tensorpack_names(sources: str) -> None:
     rest = lacking(RECORD["names"][sources], old_names())
     assert [name for name in rest if not any(re.match(known, name) for known in NEVER_REACHED)] == []

@@ -72,7 +72,6 @@ def test_literals_are_the_contracts(pattern: str) -> None:
     assert {(literal, file) for literal, file in literals if literal not in LITERALS[pattern]} == set()
 
 
-@pytest.mark.stand_in("the machine: variables of the playbook are rendered")
 def test_documented_variables_of_roles_reach_machines_that_configure_themselves() -> None:
     text = " ".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     documented = set(re.findall(r"`(\w+):[^`]*`\s[^`.]*`inventory/group_vars/all.yml`", text)) - TABLE.keys()
@@ -152,7 +151,6 @@ def test_a_framework_has_pins_and_a_record() -> None:
     assert pinned == set(FRAMEWORKS)
 
 
-@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_roles_read_the_contract() -> None:
     assert rendered("roles/network/vars/main.yml", "__network_tagged", network_cluster="red") == {
         f"tag:{names.CLUSTER_TAG}": "red"

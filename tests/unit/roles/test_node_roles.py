@@ -37,7 +37,6 @@ from tests.unit.roles.roles_kit import ROLES, monitored, value
         ({"usr", "etc"}, False),
     ],
 )
-@pytest.mark.stand_in("the machine: tasks of the role are read")
 def test_the_persistence_daemon_runs_where_the_driver_and_its_unit_are(existing: set[str], runs: bool) -> None:
     tasks = DataLoader().load_from_file(str(ROLES / "cluster_env/tasks/present.yml"), trusted_as_template=True)
     (check, enable) = (task for task in tasks if "NVIDIA" in task["name"])
@@ -175,7 +174,6 @@ def test_other_roles_name_packages_without_facts() -> None:
     ("server", "services"),
     [(False, ["prometheus-node-exporter"]), (True, ["prometheus-node-exporter", "prometheus"])],
 )
-@pytest.mark.stand_in("the machine: tasks and files of the role are read")
 def test_prometheus_runs_on_the_master_alone_and_nothing_listens_on_all_addresses(
     server: bool, services: list[str]
 ) -> None:
@@ -368,7 +366,6 @@ UNFINISHED = {"frameworks": [{"framework": "mxnet"}, {"framework": "pytorch"}]}
         ("pytorch", UNFINISHED, ["pytorch", "mxnet"]),
     ],
 )
-@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_gets_the_frameworks_of_unfinished_runs(
     default: str | None, unfinished: dict[str, Any] | None, expected: list[str]
 ) -> None:
@@ -450,7 +447,6 @@ def test_the_runs_that_use_an_environment(framework: str, listed: list[dict[str,
         ([{"framework": "mxnet", "runs": ["r1"]}], False),
     ],
 )
-@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
     listed: list[dict[str, Any]], processor: bool
 ) -> None:
@@ -466,7 +462,6 @@ def test_a_machine_that_joins_has_the_packages_that_the_runs_train_with(
 
 
 @pytest.mark.parametrize(("pushed", "builds"), [({}, False), ({"node_builds": True}, True)])
-@pytest.mark.stand_in("the machine: an expression of the role is rendered")
 def test_a_machine_that_configures_itself_does_not_build_horovod(pushed: dict[str, bool], builds: bool) -> None:
     loader = DataLoader()
     playbooks = ROLES.parent / "playbooks"

@@ -16,10 +16,6 @@ import pytest
 
 from tests.processes import marked
 
-pytestmark = pytest.mark.stand_in(
-    "ansible-playbook: a script of the test", "the stages and their prices: the test's own"
-)
-
 STAND_IN = Path(__file__).with_name("standin.py")
 SECONDS = 60
 VARIABLES = {"SMOKE_ACCOUNT": "123456789012", "SMOKE_USD": "3", "SMOKE_STAGES": "1", "SMOKE_CIDR": "203.0.113.7/32"}

@@ -378,7 +378,6 @@ def test_checkpoints_are_written_every_few_steps_and_at_the_end_of_epochs(
     assert common.Checkpoints(tmp_path, "npy").points() == points
 
 
-@pytest.mark.stand_in("the frameworks: a learner of the test in the trainers' common loop")
 def test_a_checkpoint_is_written_when_a_new_request_appears(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

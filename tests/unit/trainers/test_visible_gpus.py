@@ -23,7 +23,6 @@ def test_nothing_is_expected_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     visible_gpus.require("torch", lambda: pytest.fail("the framework was asked"))
 
 
-@pytest.mark.stand_in("the frameworks: packages that see no GPU")
 def test_too_few_gpus_end_the_process_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEEPLEARNING_GPUS", "8")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
@@ -60,7 +59,6 @@ def blind(name: str) -> dict[str, Any]:
         ("mxnet", "mxnet", "dist_sync"),
     ],
 )
-@pytest.mark.stand_in("the frameworks: packages that see no GPU")
 def test_the_preflight_does_not_fall_back_to_the_processor(
     monkeypatch: pytest.MonkeyPatch, package: str, framework: str, distribution: str
 ) -> None:
@@ -71,7 +69,6 @@ def test_the_preflight_does_not_fall_back_to_the_processor(
         preflight.exchange_of(distribution)
 
 
-@pytest.mark.stand_in("the frameworks: packages that see no GPU")
 def test_nor_does_horovod_of_tensorpack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", blind("tensorflow")["tensorflow"])
     hvd = SimpleNamespace(init=lambda: None, local_rank=lambda: 0)
@@ -93,7 +90,6 @@ def test_an_example_without_tensorflow_starts(monkeypatch: pytest.MonkeyPatch, t
     assert (tmp_path / "started").exists()
 
 
-@pytest.mark.stand_in("the frameworks: packages that see no GPU")
 def test_nor_does_the_front_of_mask_rcnn(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", blind("tensorflow")["tensorflow"])
     monkeypatch.setenv("DEEPLEARNING_GPUS", "1")

@@ -155,7 +155,6 @@ SIX_OF_CUDA_12 = {"imported": True, "version": "2.21.0", "cuda": "12.5.1"}
         ),
     ],
 )  # fmt: skip
-@pytest.mark.stand_in("the frameworks: answers of the test")
 def test_each_cause_has_its_sentence(node: dict[str, Any], answer: Answer, parts: list[str]) -> None:
     sentence = gpu_proof.problem_of(replace(NODE, **node), answer)
     assert [part for part in parts if part not in sentence] == [], sentence
@@ -243,7 +242,6 @@ def prove(packages: Path, framework: str = "pytorch", seconds: float = 30, **var
         ("mxnet", "1.9.1", "11.2"),
     ],
 )
-@pytest.mark.stand_in("the frameworks: packages that report what the test wants")
 def test_a_framework_answers(packages: Path, framework: str, version: str, cuda: str) -> None:
     answer = prove(packages, framework)
     assert (answer.version, answer.cuda, answer.seen, answer.computed) == (version, cuda, 8, True)

@@ -181,7 +181,6 @@ def test_a_private_master_is_reached_at_its_private_address_and_leads_to_the_wor
     assert effective(tmp_path, "deeplearning-worker2", private, WORKER)["proxycommand"].endswith("deeplearning-master")
 
 
-@pytest.mark.stand_in("the bastion: ssh prints its settings, and connects to nothing")
 def test_a_bastion_leads_to_the_master_alone_and_without_the_agent(tmp_path: Path) -> None:
     machines, bastion = (master(public_address=""), WORKER), "me@bastion"
     through = effective(tmp_path, "deeplearning-master", *machines, bastion=bastion)["proxycommand"]

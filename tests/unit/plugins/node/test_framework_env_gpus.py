@@ -55,7 +55,6 @@ def test_nothing_is_proved_without_gpus(environment: Environment, machine: Machi
     assert asked == []
 
 
-@pytest.mark.stand_in("the frameworks: answers of the test")
 def test_a_framework_that_does_not_see_the_gpus_is_an_error(environment: Environment, machine: Machine) -> None:
     machine(8, replace(SEES_ALL, seen=0, computed=False))
     with pytest.raises(UserError, match=r"torch 2.13.0\+cu130 sees 0 of 8 GPUs \(driver 580.105.08"):

@@ -33,8 +33,6 @@ from localcloud.image import features
 from tests.unit.modules import run_node_module
 from tests.unit.roles.roles_kit import value
 
-pytestmark = pytest.mark.stand_in("pip, nvcc and Open MPI: the test records how they are called")
-
 ROOT = Path(__file__).resolve().parents[4]
 HASH = f"--hash=sha256:{'0' * 64}"
 PINS = {"cpu": f"# Made.\nnumpy==1.0 \\\n    {HASH}\n", "gpu": f"numpy==1.0 {HASH}\nnvidia-nccl-cu12==2.16.5 {HASH}\n"}
@@ -387,14 +385,12 @@ def wheel(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-@pytest.mark.stand_in("the packages: small ones that the test makes for the real pip")
 def test_a_wheel_with_a_pinned_checksum_is_installed(real: Environment, tmp_path: Path) -> None:
     digest = hashlib.sha256(wheel(tmp_path / "wheels", "numpy", "1.0").read_bytes()).hexdigest()
     python_env.install_pins(real, [f"numpy==1.0 {HASH} --hash=sha256:{digest}"])
     assert (tmp_path / "site/numpy/__init__.py").exists()
 
 
-@pytest.mark.stand_in("the packages: small ones that the test makes for the real pip")
 def test_a_foreign_wheel_is_not_installed(real: Environment, tmp_path: Path) -> None:
     digest = hashlib.sha256(wheel(tmp_path / "wheels", "numpy", "1.0").read_bytes()).hexdigest()
     with pytest.raises(UserError, match=rf"^numpy==1.0 is not what was published.* its SHA-256 is {digest}, which "):
@@ -402,7 +398,6 @@ def test_a_foreign_wheel_is_not_installed(real: Environment, tmp_path: Path) -> 
     assert not list((tmp_path / "site").iterdir())
 
 
-@pytest.mark.stand_in("the packages: small ones that the test makes for the real pip")
 def test_a_source_archive_in_place_of_a_wheel_leaves_no_trace(real: Environment, tmp_path: Path) -> None:
     archive(tmp_path / "wheels", "numpy", "1.0", tmp_path / "trace")
     with pytest.raises(python_env.NotInIndex, match="^numpy==1.0 cannot be found as a wheel for this machine: "):
@@ -979,7 +974,6 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return wheel
 
 
-@pytest.mark.stand_in("the wheel: a file of the test, which is not installed")
 def test_a_wheel_that_root_has_built_before_is_installed_again(stored: Path) -> None:
     folder = str(stored.parents[1])
     (stored.parent / "horovod-0.28.1-notes.txt").write_text("")

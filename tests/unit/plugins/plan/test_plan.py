@@ -561,7 +561,6 @@ def hourly(worker: str = "g5.xlarge", workers: int = 2, public: bool = True) -> 
     return hourly_of(LIST, "g5.xlarge", worker, worker_count=workers, public=public)
 
 
-@pytest.mark.stand_in("the price list: the test's, made up")
 def test_what_it_costs() -> None:
     cost = hourly()
     assert (cost["known"], cost["source"]) == (True, f"AWS's Price List API, {DATE}")
@@ -574,7 +573,6 @@ def test_what_it_costs() -> None:
     assert any("an hour in all" in line and "and what is not known" in line for line in prices.lines(unknown))
 
 
-@pytest.mark.stand_in("the price list: the local cloud's, approximate")
 def test_prices_that_cannot_be_read_are_unknown(planned: Any, aws: Account) -> None:
     today = planned()["hourly"]
     assert today["known"] and today["source"] == f"AWS's Price List API, {pricing.DATE}"

@@ -105,7 +105,6 @@ def converge(emr: Emr, check: bool = False, **changes: Any) -> tuple[str, bool, 
         (62000, 8, 25, "15360", "2"),
     ],
 )
-@pytest.mark.stand_in("YARN: its settings are compared, and it is not run")
 def test_yarn_has_its_share(memory_mib: int, vcpus: int, percent: int, memory: str, processors: str) -> None:
     site = yarn_site({"memory_mib": memory_mib, "vcpus": vcpus, "yarn_percent": percent})
     assert site["yarn.nodemanager.resource.memory-mb"] == site["yarn.scheduler.maximum-allocation-mb"] == memory

@@ -339,7 +339,6 @@ def test_nothing_is_asked_at_a_terminal(serve: Callable[[str, str], GitServer]) 
     ("login", "in_url"),
     [("me:S3cr3t@T0ken", "me:S3cr3t@T0ken"), ("me:S3cr3t/T0ken", "me:S3cr3t%2FT0ken"), ("S3cr3t:", "S3cr3t")],
 )
-@pytest.mark.stand_in("the repository's server: a web server of the test, which asks for a password")
 def test_the_password_of_a_url_is_in_no_file_and_no_command_line(
     tmp_path: Path,
     git: Callable[..., str],

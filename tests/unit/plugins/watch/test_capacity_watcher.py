@@ -51,7 +51,6 @@ def test_too_few_leave_no_machine_running(groups: Groups, policy: Policy) -> Non
     assert [groups.group(what)["DesiredCapacity"] for what in ("master", "workers")] == [0, 0]
 
 
-@pytest.mark.stand_in("the hour of a session: 20 s")
 def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
