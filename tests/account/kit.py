@@ -32,7 +32,6 @@ from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
-from tests.played import record
 from tests.processes import kill_marked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,8 +171,6 @@ class Account:
             program = forking.ansible_playbook()
         command = [*program, *paths, *arguments]
         variables = {**self.settings, **extra}
-        for path in paths:
-            record(path, variables)
         if variables:
             command += ["-e", json.dumps(variables)]
         run = uuid.uuid4().hex

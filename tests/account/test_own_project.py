@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.account.kit import ROOT, Account
-from tests.played import record
 
 PROGRAMS = Path(sys.executable).parent
 FILES = [
@@ -52,7 +51,6 @@ class Project:
         return done.returncode, done.stdout + done.stderr
 
     def play(self, playbook: str, **options: str) -> tuple[int, str]:
-        record(str(ROOT / f"playbooks/{playbook.removeprefix('deeplearning.aws.')}.yml"), options)
         return self.run("ansible-playbook", playbook, *(f"-e{name}={value}" for name, value in options.items()))
 
     def files(self) -> Mapping[str, str]:

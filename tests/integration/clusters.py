@@ -77,7 +77,6 @@ def emr_creation(
     # The tests of the long size come to it later than EMR would end an idle cluster.
     more = {"worker_count": 1, "emr_idle_minutes": 240, "s3_read": [f"{emr.readable_bucket(name)}/training-data"]}
     with cloud.cluster(name, **emr.SETTINGS, **more) as cluster:
-        cluster.played_for = emr.CREATED_FOR
         yield cluster, background.submit(cluster.play, "emr.yml", emr_poll_seconds=1)
 
 
@@ -88,7 +87,6 @@ def kept_file_system(
     """Yield a cluster on the file system that the one before it has kept, and how both came about."""
     cloud = operator_in(tmp_path_factory.mktemp("next-operator"), cloud_with_machines)
     with cloud.cluster(f"k-{secrets.token_hex(3)}", image=image) as cluster:
-        cluster.played_for = Succession.TEST
         yield cluster, background.submit(Succession.of, cluster)
 
 
@@ -96,6 +94,5 @@ def kept_file_system(
 def emr_cluster(emr_creation: tuple[Cluster, Future[Played]]) -> Cluster:
     cluster, creation = emr_creation
     made = creation.result()
-    cluster.played_for = ""
     assert made.code == 0, made.output[-6000:]
     return cluster

@@ -15,9 +15,6 @@ SETTINGS: dict[str, Any] = {
     "login_user": "",
 }
 
-CREATED_FOR = "tests/integration/test_emr.py::test_the_nodes_are_members_and_train_as_hadoop (setup)"
-"""The test that emr.yml in the background is recorded for."""
-
 
 def readable_bucket(cluster: str) -> str:
     """Return the name of a bucket that the members of the shared cluster may read."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
-import yaml
 from botocore.config import Config
 
 from localcloud.api import quotas
@@ -23,13 +22,11 @@ from localcloud.core.settings import IMAGE_NAME
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
-from tests.played import record
 
 T = TypeVar("T")
 BIN = Path(sys.executable).parent
 PROGRAM: list[str | Path] = [BIN / "ansible-playbook"]
 RUN_SECONDS = 600
-DEMO: dict[str, Any] = yaml.safe_load((ROOT / "files/demo.yml").read_text(encoding="utf-8"))
 
 Done = subprocess.CompletedProcess[str]
 
@@ -103,8 +100,6 @@ class Cluster:
     settings: dict[str, Any] = field(default_factory=dict)
     site: str = ""
     """what the site.yml that has created it printed"""
-    played_for: str = ""
-    """the test that its plays belong to, if they run beside other tests: as in PYTEST_CURRENT_TEST"""
     root: Path = ROOT
     """the checkout whose playbooks are played"""
 
@@ -134,7 +129,6 @@ class Cluster:
 
     def _arguments(self, words: Sequence[str], extra: dict[str, Any]) -> list[str | Path]:
         path = [self.root / words[0], *words[1:]]
-        record(words[0], DEMO | self._extra | extra, self.played_for)
         return [*path, "-e", f"@{ROOT}/files/demo.yml", "-e", json.dumps(self._extra | extra)]
 
     def ask(self, host: str, module: str, **arguments: Any) -> Played:

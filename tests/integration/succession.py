@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, Runs
@@ -12,10 +12,6 @@ from tests.integration.unkind import Unkind
 
 @dataclass
 class Succession:
-    TEST: ClassVar = (
-        "tests/integration/test_kept_file_system.py::"
-        "test_the_next_cluster_finds_what_was_kept_and_grows_while_it_trains (call)"
-    )
     first: dict[str, Any]
     """the member list of the first cluster: a master"""
     run_id: str

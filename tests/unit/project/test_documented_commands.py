@@ -13,8 +13,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.playbook_
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.run_options import options_of
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.settings import TABLE
 
-from tests.played import belongs, committed
-
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"ansible-playbook (?:deeplearning\.aws\.(\w+)|([\w/]+)\.yml)([^`|\n]*)")
@@ -25,9 +23,6 @@ ENTERED = re.compile(
 )
 """A line that a person enters, in contrast to output."""
 NOT_RUN = re.compile(r"needs AWS|needs Windows|not run: .+")
-PLAYED = committed()
-STANDS_FOR = {"site.yml": ("playbooks/provision.yml",), "emr.yml": ("playbooks/provision.yml",)}
-"""Both begin with provision.yml, and configure machines after it: those of the account tests do not boot."""
 NAME = re.compile(r"-e '?\"?(?:\{\"?)?(\w+)\"?[=:]")
 
 
@@ -63,51 +58,31 @@ def test_the_files_that_pages_name_in_the_installed_collection_are_part_of_it() 
 
 
 def problems_of_mark(mark: str | None, text: str) -> list[str]:
-    """Return why the comment above a block of commands does not say how far they are tested."""
+    """Return what is wrong with the comment above a block of commands.
+
+    A test that the comment names must exist, and its file must contain the names of the block's playbooks and of their
+    options. Kits set the cluster's settings, so these are not searched for.
+    """
     if mark and NOT_RUN.fullmatch(mark):
         return []
     if not mark or not mark.startswith("run by "):
-        return [f"{mark!r} is neither a test nor a reason"]
+        return [f"{mark!r} names neither a test nor a reason"]
     sources = ""
-    tests = mark.removeprefix("run by ").split(", ")
-    for test in tests:
+    for test in mark.removeprefix("run by ").split(", "):
         path, _, function = test.partition("::")
         source = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
         if not source or (function and f"\ndef {function}(" not in source):
             return [f"{test} does not exist"]
         sources += source
-    # A test that follows the page itself names none.
+    # A test that reads its commands from the page does not contain their names.
     if "docs/start.md" in sources:
         return []
-    recorded = [test for test in tests if not test.startswith("tests/unit/")]
-    if not recorded:
-        names = {collection or Path(path).name for collection, path, _ in COMMAND.findall(text)}
-        return [f"{mark}: none plays {name}" for name in names if not re.search(rf"\b{name}\b", sources)]
-    return [
-        f"{mark}: none plays {path} with {', '.join(names) or 'no option'}"
-        for path, names in plays_of(text)
-        if not any(set(names) <= set(play) for test in recorded for play in recorded_plays(test, path))
-    ]
-
-
-def plays_of(text: str) -> list[tuple[str, list[str]]]:
-    """Return the playbook and the names of -e of each command of a block."""
-    return [
-        (f"playbooks/{collection}.yml" if collection else f"{path}.yml", NAME.findall(rest))
+    names = {
+        name
         for collection, path, rest in COMMAND.findall(text.replace("\\\n", " "))
-    ]
-
-
-def recorded_plays(named: str, path: str) -> list[list[str]]:
-    same = {path, *STANDS_FOR.get(path, ())}
-    return [
-        names
-        for test, playbooks in PLAYED.items()
-        if belongs(test, named)
-        for playbook, plays in playbooks.items()
-        if playbook in same
-        for names in plays
-    ]
+        for name in (collection or Path(path).name, *NAME.findall(rest))
+    }
+    return [f"{mark}: no test contains {name}" for name in names - {*TABLE} if not re.search(rf"\b{name}\b", sources)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -119,21 +94,15 @@ def test_each_block_of_commands_names_a_test_or_why_none_runs_it(page: Path) -> 
 
 @pytest.mark.parametrize(
     "mark",
-    [None, "tested", "run by tests/no.py", "run by tests/run.py::test_no", "run by tests/unit/project/test_count.py"],
+    [None, "tested", "run by tests/no.py", "run by tests/run.py::test_no", "run by tests/unit/project/test_circles.py"],
 )
-def test_a_block_without_a_test_that_plays_it_is_a_problem(mark: str | None) -> None:
+def test_a_block_without_a_test_is_a_problem(mark: str | None) -> None:
     assert problems_of_mark(mark, "ansible-playbook destroy.yml")
 
 
-@pytest.mark.parametrize("command", ["status.yml -e nodes=1", "train.yml", "health.yml"])
-def test_the_word_in_a_test_and_the_playbook_without_a_name_are_no_play(
-    monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    test = "tests/account/test_status.py"
-    plays = {f"{test}::test_a (call)": {"status.yml": [["cluster_name", "run_id"]]}}
-    monkeypatch.setitem(problems_of_mark.__globals__, "PLAYED", plays)
-    assert problems_of_mark(f"run by {test}", f"ansible-playbook {command}")
-    assert not problems_of_mark(f"run by {test}", "ansible-playbook status.yml -e run_id=a")
+@pytest.mark.parametrize(("command", "problem"), [("status.yml -e watch=true", False), ("status.yml -e hours=4", True)])
+def test_a_test_contains_the_options_of_the_block(command: str, problem: bool) -> None:
+    assert bool(problems_of_mark("run by tests/account/test_status.py", f"ansible-playbook {command}")) is problem
 
 
 def test_commands_can_be_pasted() -> None:
