@@ -1,23 +1,16 @@
-"""Results of a measurement: printed, and kept with the conditions that they were taken under.
-
-bench/results has a page for each measurement, bench/results.json the figures of all. tools/bench_docs.py makes the
-tables of docs/benchmarks.md from these.
-"""
+"""Print the results of a measurement and write its page in bench/results, with its commit and conditions."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-FIGURES = Path(__file__).parent / "results.json"
-SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,6 @@ def write(name: str, title: str, rows: list[Row], more: str = "", part: str = ""
         sections = _sections(path.read_text(encoding="utf-8") if path.exists() else "")
         text = "\n".join(f"## {heading}\n\n{content}" for heading, content in sorted((sections | {part: text}).items()))
     path.write_text(f"# {title}\n\n{text}", encoding="utf-8")
-    record(f"{name}: {part}" if part else name, title, conditions, rows)
     print(path.read_text(encoding="utf-8"))
 
 
@@ -59,15 +51,6 @@ def _conditions() -> dict[str, Any]:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 1),
     }
-
-
-def record(key: str, title: str, conditions: dict[str, Any], rows: list[Row]) -> None:
-    """Replace a measurement in the file of all figures."""
-    all_of_them = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {"measurements": {}}
-    measurement = {"title": title, "conditions": conditions, "figures": [asdict(row) for row in rows]}
-    measurements = dict(sorted((all_of_them["measurements"] | {key: measurement}).items()))
-    text = json.dumps({"schema": SCHEMA, "measurements": measurements}, indent=1, ensure_ascii=False)
-    FIGURES.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _sections(text: str) -> dict[str, str]:

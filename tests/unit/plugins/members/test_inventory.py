@@ -506,7 +506,6 @@ def test_against_the_api(read: Any, aws: Account) -> None:
 
 
 def test_a_thousand_machines_are_asked_for_once(answer: Any, read: Any) -> None:
-    """What they cost is measured: bench/inventory.py."""
     fake = answer(MASTER, *(instance(number, rank=str(number)) for number in range(2, 1025)))
     inventory = read()
     assert len(members(inventory, "cluster")) == 1024
