@@ -88,6 +88,13 @@ docs: build/site/html/index.html ## the documentation site: build/site/html/inde
 build/site/html/index.html: $(VENV)-packaging/.installed $(wildcard $(shell git ls-files '*.md' docs galaxy.yml plugins roles tools/site))
 	@$(VENV)-packaging/bin/python tools/site/build.py
 
+# tools/framework_pins.py, framework_kernels.py, tensorflow_names.py and node_calls.py need the network or a download.
+.PHONY: renew
+renew: venv ## run every generator of documentation and data
+	@for tool in alert_rules aws_errors_docs gpu_docs members_boundary settings_docs; do \
+	    $(BIN)/python tools/$$tool.py; \
+	done
+
 .PHONY: demo
 demo: log := build/demo.log
 demo: started := $(shell date +%s)
