@@ -169,8 +169,8 @@ def with_models(result: Result, layer: str) -> Result:
     if not seen.operations:
         return result
     report(f"models: {seen}")
-    problems = models.problems(seen, "")
-    for line in [*problems, *models.unlisted(seen)]:
+    problems = models.problems(seen)
+    for line in problems:
         report(f"models: {line}")
     detail = f"{result.detail}, {len(problems)} problems with AWS's models" if problems else result.detail
     return replace(result, ok=result.ok and not problems, detail=detail)
