@@ -9,8 +9,8 @@ from typing import Any
 
 from deeplearning.contract import gpu_proof
 
+from tests.commits import commit
 from tests.gpu.session import Session
-from tests.layers.records import commit
 from tests.steps import last_line
 
 STATEMENT = """

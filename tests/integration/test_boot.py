@@ -20,6 +20,7 @@ FIRST_LOGIN = "journalctl -q -u ssh -o short-unix --grep 'Accepted' | head -n 1 
 CONFIGURED = "stat -c %Y /var/lib/deeplearning/configured"
 
 
+@pytest.mark.gate
 def test_workers_are_members_before_anybody_logs_in(training_cluster: Cluster) -> None:
     for node in NODES[1:]:
         assert_nobody_logged_in_before_it_was_configured(training_cluster, node)
@@ -47,6 +48,7 @@ def allowed_actions(cluster: Cluster, role: str) -> set[str]:
     return {action for value in listed for action in ([value] if isinstance(value, str) else value)}
 
 
+@pytest.mark.gate
 def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -> None:
     runs = Runs(training_cluster)
     run_id = runs.start("counts.py", "100000")

@@ -16,6 +16,8 @@ import pytest
 from tests.integration.machines import Cluster, Played, command, wait_for
 from tests.integration.runs import repository
 
+pytestmark = pytest.mark.gate
+
 MASTER = "deeplearning-master"
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 

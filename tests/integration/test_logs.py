@@ -5,7 +5,11 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.integration.machines import Cluster, localcloud
+
+pytestmark = pytest.mark.gate
 
 MASTER, WORKER = "deeplearning-master", "deeplearning-worker2"
 # Made of parts: sudo writes commands to the journal as well.

@@ -42,6 +42,7 @@ def test_a_second_run_changes_nothing(cluster: Cluster, arguments: tuple[str, ..
     assert (again.code, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.gate
 def test_all_go_by_the_same_list(cluster: Cluster) -> None:
     lists = [cluster.members(node) for node in NODES]
     assert lists[0] == lists[1] == lists[2]
@@ -97,6 +98,7 @@ def agent_of(key: Path) -> Iterator[dict[str, str]]:
         os.kill(int(agent["SSH_AGENT_PID"]), 15)
 
 
+@pytest.mark.gate
 def test_the_operators_agent_comes_along_and_no_key_is_anywhere(cluster: Cluster) -> None:
     key = cluster.cloud.folder / "key"
     with agent_of(key) as environment:
@@ -158,6 +160,7 @@ def publish(cluster: Cluster) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.gate
 def test_what_root_on_a_worker_forges_is_refused(cluster: Cluster) -> None:
     folder, node = f"/efs/.deeplearning/{cluster.name}", WORKERS[0]
     true = cluster.members()
@@ -257,6 +260,7 @@ def log_in_with_the_host_key_of(cluster: Cluster, member: str, folder: Path) -> 
     return command("unshare", "--mount", "sh", "-c", f"{replace}exec {shlex.join(words)}")
 
 
+@pytest.mark.gate
 def test_host_keys_let_members_in_and_nobody_else(cluster: Cluster, tmp_path: Path) -> None:
     names = [
         name

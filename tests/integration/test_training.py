@@ -41,6 +41,7 @@ def runs(training_cluster: Cluster) -> Runs:
     return Runs(training_cluster)
 
 
+@pytest.mark.gate
 def test_the_first_failing_rank_ends_all_and_its_code_is_the_runs(runs: Runs) -> None:
     run_id = runs.start("fails.py")
     assert runs.wait(run_id) == 7
@@ -60,6 +61,7 @@ def test_more_than_128_nodes_are_not_too_many_for_open_mpi(runs: Runs) -> None:
     assert "deadlock" not in launched.stdout and not launched.stdout.startswith("-"), launched.stdout
 
 
+@pytest.mark.gate
 def test_arguments_arrive_as_they_were_given_and_secrets_are_not_seen(runs: Runs) -> None:
     awkward = ["a b", "$HOME", 'it\'s "quoted"', "", "`id`;|&<>*", "{rank}/{world}", "{other}", "é"]
     secret = secrets.token_hex(8)

@@ -26,7 +26,7 @@ TRAINED = [
     pytest.param("mxnet", "dist_async", 3, marks=pytest.mark.long),
     pytest.param("mxnet", "local", 1, marks=pytest.mark.long),
     pytest.param("mxnet", "device", 1, marks=pytest.mark.long),
-    ("pytorch", "ddp", 3),
+    pytest.param("pytorch", "ddp", 3, marks=pytest.mark.gate),
     # On three nodes test_staging.py trains it.
     ("tensorflow", "multi_worker_mirrored", 2),
     pytest.param("tensorflow", "parameter_server", 3, marks=pytest.mark.long),
@@ -425,6 +425,7 @@ def test_a_module_is_started_in_the_root_of_its_code_and_evaluated_there(cluster
     assert printed in cluster.says(MASTER, f"cat {match[1]}/logs/*.worker0.log")
 
 
+@pytest.mark.gate
 def test_a_script_of_ones_own_gets_its_arguments_and_environment_as_they_are(cluster: Cluster, awkward: Played) -> None:
     heard = json.loads(cluster.says(MASTER, f"cat /efs/runs/{cluster.name}/awkward/argv1.json"))
     assert heard == [[*AWKWARD[:3], "1 of 2", *AWKWARD[4:]], "s3cr3t 'x'"]

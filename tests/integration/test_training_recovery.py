@@ -65,6 +65,7 @@ def frozen(instance: str) -> Iterator[None]:
         localcloud("fault", "thaw", instance)
 
 
+@pytest.mark.gate
 def test_machines_are_replaced_while_others_read_and_train_and_an_old_master_does_not_publish(runs: Runs) -> None:
     cluster, view, reader_node = runs.cluster, ClusterView(runs.cluster), NODES[2]
     before = cluster.members(reader_node)

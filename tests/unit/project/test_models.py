@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from localcloud.models import COLLECTION, NODE
 from tests import models
-from tests.layers.records import Result
+from tests.layers import catalogue
+from tests.layers.results import Result
 
 ENTRY = {"calls": ["s3:PutObject"], "side": "answer", "problems": ["A: no such member"], "reason": "r"}
 
@@ -77,36 +75,18 @@ def test_an_entry_that_is_not_whole_is_refused(entry: dict[str, Any]) -> None:
         models.deviations(json.dumps([entry]))
 
 
-@pytest.fixture
-def runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("layers_runner", models.Path(__file__).parents[2] / "run.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "REPORTS", folder)
-    return module
-
-
-def test_a_layer_with_a_problem_fails(runner: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_layer_with_a_problem_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalogue, "REPORTS", folder)
     passed = Result(True, "5 passed")
     deviations(folder, form("ec2:DescribeVpcs"))
-    assert runner.with_models(passed, "account") == passed
+    assert catalogue.with_models(passed, "account") == passed
     assert "models: 1 operations, 1 forms of requests and 0 of answers" in capsys.readouterr().out
     deviations(folder, form("ec2:DescribeVpcs", "Invented: no such member"))
-    failed = runner.with_models(passed, "account")
+    failed = catalogue.with_models(passed, "account")
     assert (failed.ok, failed.detail) == (False, "5 passed, 1 problems with AWS's models")
     assert "models: ec2:DescribeVpcs, request: Invented: no such member" in capsys.readouterr().out
-
-
-def test_a_layer_starts_with_an_empty_record(
-    runner: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    deviations(folder, form("ec2:DescribeVpcs", "Invented: no such member"), layer="lint")
-    run = runner.Run([runner.Layer("lint", lambda _venv: Result(True, "fine"))], "")
-    run.in_sequence(run.layers)
-    assert run.outcomes["lint"].result == Result(True, "fine")
-    assert "models: " not in capsys.readouterr().out
 
 
 def test_accepted_problems_are_read_with_their_side() -> None:

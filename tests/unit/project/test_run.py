@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import threading
@@ -160,6 +161,16 @@ def test_the_image_is_not_built_for_layers_without_machines(runner: ModuleType, 
     layers.use(layers.layer("unit"), image, layers.layer("molecule", lane=catalogue.MACHINES, after="image"))
     assert runner.main([]) == 0
     assert sorted(layers.ran) == ["image in the gate", "molecule in the gate", "unit in the gate"]
+
+
+def test_a_layer_starts_with_an_empty_record_of_requests(runner: ModuleType, layers: Layers) -> None:
+    """Otherwise the problems of an earlier run would fail it."""
+    record = catalogue.forms_file("account")
+    form = {"call": "ec2:DescribeVpcs", "side": "request", "origin": "", "members": [], "problems": ["Invented"]}
+    record.write_text(json.dumps(form) + "\n")
+    layers.use(layers.layer("account"))
+    assert runner.main([]) == 0
+    assert not record.exists()
 
 
 @pytest.mark.parametrize(("minutes", "code", "verdict"), [(54.9, 0, "of at most 55"), (55.2, 1, "more than 55")])
