@@ -72,6 +72,18 @@ $(VENV)/.installed: requirements.txt localcloud/pyproject.toml | python
 	tools/step $(log) "the local cloud into $(VENV) ($(log))" $$install --no-deps --no-build-isolation -e ./localcloud
 	@touch $@
 
+# Every file of pins that people install, from the versions in its .in file. uv writes the marker python_full_version,
+# which old releases of pip evaluate wrongly on Python 3.11.0rc1, Ubuntu 22.04's python3.11: they skip the package.
+pins := requirements.txt meta/operator-requirements.txt tests/lint/packaging.txt .ci/audit.txt
+.PHONY: lock
+lock: ## pin the Python packages anew, with checksums, after a change of a .in file (needs uv)
+	@for file in $(pins); do \
+	    tested=; [ "$$file" != meta/operator-requirements.txt ] || tested="-c requirements.txt"; \
+	    uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
+	        $$tested "$${file%.txt}.in" -o "$$file" >/dev/null; \
+	    sed -Ei "s/python_full_version ([<>=]+ '3\.[0-9]+')/python_version \1/g" "$$file"; \
+	done
+
 # The tools that check the built collection and build the documentation site, whose versions conflict with ours.
 .PHONY: packaging
 packaging: $(VENV)-packaging/.installed

@@ -22,6 +22,8 @@ from packaging.specifiers import SpecifierSet
 ROOT = Path(__file__).resolve().parents[3]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
 
+OPERATORS = "meta/operator-requirements.txt"
+
 SHIPPED = {
     *("FILES.json", "MANIFEST.json", "LICENSE", "requirements.yml"),
     *("CHANGELOG.rst", "CONTRIBUTING.md", "README.md", "SECURITY.md"),
@@ -158,7 +160,26 @@ def test_what_requirements_in_asks_for_is_locked_and_installed() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "tests/lint/packaging.txt"])
+def test_operators_install_the_versions_that_are_tested() -> None:
+    tested, installed = (
+        {" ".join(re.sub(";.*?(?=--hash)", "", line).split()) for line in split_pins((ROOT / name).read_text())}
+        for name in ("requirements.txt", OPERATORS)
+    )
+    assert installed <= tested
+    assert {"ansible", "boto3", "botocore"} <= {line.partition("==")[0] for line in installed}
+
+
+def test_pages_install_operators_packages_with_their_checksums() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    commands = [
+        line for page in pages for line in re.findall(r"pip install [^`\n]*requirements[^`\n]*", page.read_text())
+    ]
+    commands = [line for line in commands if "$EFS_MOUNT" not in line]
+    assert len(commands) >= 4
+    assert [line for line in commands if not line.startswith("pip install --require-hashes -r ")] == []
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", OPERATORS, "tests/lint/packaging.txt", ".ci/audit.txt"])
 def test_each_locked_package_has_its_checksums(name: str) -> None:
     lines = split_pins((ROOT / name).read_text())
     assert lines
