@@ -1,7 +1,8 @@
-"""A headless browser: Debian's Chromium."""
+"""A headless browser: Chromium or Chrome."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,6 +23,10 @@ OPTIONS = (
 )
 
 
+# Not chromium-browser: Ubuntu's is a script that asks for a snap.
+PROGRAMS = ("chromium", "google-chrome")
+
+
 def screenshot(url: str, file: Path, width: int = 1200, height: int = 900) -> None:
     """Write a picture (PNG) of the page."""
     _browse(url, f"--screenshot={file}", f"--window-size={width},{height}")
@@ -34,7 +39,8 @@ def page_text(url: str) -> str:
 
 
 def _browse(url: str, *options: str) -> str:
-    program = installed_program("chromium", "chromium", "fonts-dejavu-core")
+    installed = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = installed or installed_program("chromium", "chromium", "fonts-dejavu-core")
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [program, *OPTIONS, f"--user-data-dir={profile}", *options, url],

@@ -68,9 +68,11 @@ def kept_packages(suite: str, names: Sequence[str], members: Sequence[str]) -> P
 
 
 def _apt_options(folder: Path, suite: str) -> list[str]:
-    """Let apt read the lists of another suite of this machine's mirror, and keep what it reads in a folder."""
+    """Let apt read the lists of another suite of Debian from this machine's mirror, and keep what it reads in a folder."""
     indexes = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian")
-    mirror = subprocess.run(indexes, capture_output=True, text=True, check=True).stdout.split()[0]
+    # Ubuntu has no index of Debian's.
+    mirrors = subprocess.run(indexes, capture_output=True, text=True, check=True).stdout.split()
+    mirror = mirrors[0] if mirrors else "http://deb.debian.org/debian"
     sources = folder / "apt.sources"
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
     lines = ["Types: deb", f"URIs: {mirror}", f"Suites: {suite}", "Components: main contrib non-free"]
