@@ -19,10 +19,13 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from tests import run
+
 ROOT = Path(__file__).resolve().parents[3]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
 
 OPERATORS = "meta/operator-requirements.txt"
+NIGHTLY = ".github/workflows/nightly.yml"
 
 SHIPPED = {
     *("FILES.json", "MANIFEST.json", "LICENSE", "requirements.yml"),
@@ -126,10 +129,56 @@ def test_the_execution_environment_has_the_newest_supported_ansible_core() -> No
     assert load("execution-environment.yml")["dependencies"]["ansible_core"] == {"package_pip": f"ansible-core{newest}"}
 
 
-def test_the_public_ci_runs_what_each_change_must_pass_with_pinned_actions() -> None:
-    steps = load(".github/workflows/test.yml")["jobs"]["test"]["steps"]
-    assert "sudo --preserve-env=CI .ci/run" in [step.get("run") for step in steps]
-    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
+def steps_of(workflow: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the steps of each job of a workflow."""
+    return {name: job["steps"] for name, job in load(f".github/workflows/{workflow}.yml")["jobs"].items()}
+
+
+def commands_of(steps: list[dict[str, Any]]) -> list[str]:
+    return [step["run"] for step in steps if "run" in step]
+
+
+def test_the_public_ci_runs_what_each_change_must_pass() -> None:
+    jobs = steps_of("test")
+    assert "sudo --preserve-env=CI,CI_BASE .ci/run" in commands_of(jobs["booted"])
+    goals = [command for command in commands_of(jobs["lint-and-unit"]) if command.startswith("make ")]
+    assert goals == ["make venv", "make lint", "make unit"]
+
+
+@pytest.mark.parametrize("workflow", ["test", "nightly"])
+def test_actions_of_the_public_ci_are_pinned_by_commit(workflow: str) -> None:
+    actions = [step["uses"] for steps in steps_of(workflow).values() for step in steps if "uses" in step]
+    assert actions
+    assert [action for action in actions if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)] == []
+
+
+def test_caches_of_the_public_ci_are_keyed_by_files_that_exist() -> None:
+    text = (ROOT / ".github/workflows/test.yml").read_text()
+    patterns = [
+        name for call in re.findall(r"hashFiles\((.*?)\)", text, re.DOTALL) for name in re.findall("'(.*?)'", call)
+    ]
+    assert len(patterns) >= 7
+    assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []
+
+
+def test_the_nightly_run_has_all_parts_whose_needs_can_be_met() -> None:
+    (matrix,) = [job["strategy"]["matrix"] for name, job in load(NIGHTLY)["jobs"].items() if name == "long"]
+    parts = [part for entry in matrix["include"] for part in entry["parts"].split()]
+    assert sorted(parts) == sorted(part.name for part in run.PARTS.values() if not part.needs)
+
+
+def test_the_nightly_audit_reads_all_pins() -> None:
+    commands = " ".join(commands_of(steps_of("nightly")["audit"]))
+    patterns = re.findall(r"[\w./*-]+\.txt", commands)
+    audited = {str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern)}
+    tracked = subprocess.run(
+        ["git", "grep", "-lE", "--", "--hash=sha256:[0-9a-f]{64}", "*.txt"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert audited == set(tracked.stdout.split())
 
 
 def test_the_collection_depends_on_the_same_ranges() -> None:
