@@ -68,7 +68,7 @@ def kept_packages(suite: str, names: Sequence[str], members: Sequence[str]) -> P
 
 
 def _apt_options(folder: Path, suite: str) -> list[str]:
-    """Let apt read the lists of another suite of Debian from this machine's mirror, and keep what it reads in a folder."""
+    """Let apt read the lists of a suite of Debian from this machine's mirror, and keep what it reads in a folder."""
     indexes = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian")
     # Ubuntu has no index of Debian's.
     mirrors = subprocess.run(indexes, capture_output=True, text=True, check=True).stdout.split()
