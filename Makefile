@@ -17,6 +17,10 @@ export PATH := $(BIN):$(PATH):/usr/sbin:/sbin
 
 # The local cloud boots and connects its machines with these.
 PACKAGES := systemd-container mmdebstrap debian-archive-keyring nftables bindfs iproute2 openssh-client
+# Another distribution's apt does not trust Debian's keys by itself. With gpg, mmdebstrap finds the right key file.
+ifneq ($(shell . /etc/os-release && echo $$ID),debian)
+PACKAGES += gpg
+endif
 
 # What apt and pip print.
 log := build/setup.log
