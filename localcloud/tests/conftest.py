@@ -73,7 +73,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def cloud(clock: ManualClock, latency: Latency) -> Iterator[Cloud]:
-    cloud = Cloud(clock, threading.RLock(), latency, CallLog())
+    cloud = Cloud(clock, threading.RLock(), latency, CallLog(), strict=True)
     cloud._session._session.register_component("data_loader", MODELS)
     yield cloud
     cloud.close()

@@ -61,7 +61,7 @@ def up() -> None:
             sys.exit("A local cloud is up that molecule did not start. Stop it with localcloud down, then try again.")
         if pid is None:
             remove_files()
-            started = localcloud("up", keep=(starting.fileno(),))
+            started = localcloud("up", "--strict", keep=(starting.fileno(),))
             if started.returncode != 0:
                 sys.exit(started.stderr)
         raise_quotas()

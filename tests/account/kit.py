@@ -289,7 +289,7 @@ def account_in(folder: Path, latency: str = "none", forking: ForkingPython | Non
     """A new one, with a user who may do everything. Its machines do not boot; see answer_hooks."""
     lock = threading.RLock()
     clock, log = RealClock(lock), WatchedLog()
-    cloud = Cloud(clock, lock, latency_from(latency), log)
+    cloud = Cloud(clock, lock, latency_from(latency), log, strict=True)
     cloud._session._session.register_component("data_loader", MODELS)
     clock.afterwards = partial(answer_hooks, cloud)
     WHEELS.mkdir(parents=True, exist_ok=True)

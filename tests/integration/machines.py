@@ -241,7 +241,7 @@ def cloud_in(folder: Path) -> Iterator[Cloud]:
     """The local cloud that is up, which stays up; or one that ends with this."""
     ours = localcloud("status").returncode != 0
     if ours:
-        started = localcloud("up")
+        started = localcloud("up", "--strict")
         assert started.returncode == 0, started.stderr
     try:
         # Clusters of several tests exist at a time: AWS's default quotas are five of each.

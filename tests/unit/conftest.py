@@ -65,7 +65,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "nothing")
     monkeypatch.setattr("botocore.session.create_loader", _loader)
-    cloud = Cloud(ManualClock(time.time()), threading.RLock(), latency_from("none"), CallLog())
+    cloud = Cloud(ManualClock(time.time()), threading.RLock(), latency_from("none"), CallLog(), strict=True)
     _keep_inside(cloud)
     server = HttpServer(Front(cloud), "127.0.0.1", 0)
     server.start()

@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         "--memory-per-instance", type=_size, metavar="M", help="memory that an instance may use, such as 512M"
     )
     up.add_argument("--api-only", action="store_true", help="boot no machines: instances exist in the API only")
+    up.add_argument(
+        "--strict", action="store_true", help="be consistent only eventually: the first call after a change misses it"
+    )
     command("down", _down, "stop the local cloud; images are kept")
     command("env", _env, 'print shell lines that make AWS clients use it: eval "$(localcloud env)"')
     status = command("status", _status, "show instances, file systems and faults in force")
@@ -219,6 +222,7 @@ def _up(arguments: Arguments) -> None:
         arguments.cpus_per_instance,
         arguments.memory_per_instance,
         arguments.api_only,
+        arguments.strict,
     )
 
 
@@ -238,7 +242,7 @@ def _status(arguments: Arguments) -> None:
         return
     print(
         f"up since {_clock(response['started'])}, API at {response['endpoint']}, "
-        f"latency profile {response['latency']}, pid {response['pid']}"
+        f"latency profile {response['latency']}, {'strict, ' if response['strict'] else ''}pid {response['pid']}"
     )
     columns = ("id", "name", "type", "zone", "private_ip", "public_ip", "state", "since", "pid")
     _table("instances", columns, [{**row, "since": _clock(row["since"])} for row in response["instances"]])

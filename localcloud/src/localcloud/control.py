@@ -72,6 +72,7 @@ class Control:
             "endpoint": f"http://127.0.0.1:{PORT}",
             "started": self._service.started,
             "latency": self._cloud.latency.name,
+            "strict": self._cloud.lateness.enabled,
             "instances": [
                 {
                     "id": view.id,

@@ -37,7 +37,7 @@ _NEEDED = {
 }
 
 
-def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> None:
+def up(latency: str, cpus: float | None, memory: int | None, api_only: bool, strict: bool) -> None:
     _check_linux()
     if not api_only:
         _check_machine()
@@ -55,7 +55,7 @@ def up(latency: str, cpus: float | None, memory: int | None, api_only: bool) -> 
                 _report_missing_cache()
             _check_port()
             base = None if api_only else base_image(state.IMAGES, print_progress)
-            _start(latency, cpus, memory, base)
+            _start(latency, cpus, memory, base, strict)
         except BaseException:
             _end_service()
             _sweep()
@@ -151,7 +151,7 @@ def _check_port() -> None:
             raise Refusal(f"port {PORT} on 127.0.0.1 is taken by another program: end that one first.") from error
 
 
-def _start(latency: str, cpus: float | None, memory: int | None, base: Path | None) -> None:
+def _start(latency: str, cpus: float | None, memory: int | None, base: Path | None, strict: bool) -> None:
     state.RUN.mkdir(parents=True, exist_ok=True)
     state.RUN.chmod(0o700)
     reading, writing = os.pipe()
@@ -159,6 +159,7 @@ def _start(latency: str, cpus: float | None, memory: int | None, base: Path | No
     command += [f"--base={base}"] if base else []
     command += [f"--cpus={cpus}"] if cpus else []
     command += [f"--memory={memory}"] if memory else []
+    command += ["--strict"] if strict else []
     # The service inherits no credentials of the caller, and no temporary folder that the caller may remove.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOTO_"))}
     with state.LOG.open("ab") as output:

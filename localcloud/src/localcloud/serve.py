@@ -22,6 +22,7 @@ def main() -> None:
     """Started by `localcloud up`, which waits for a line on the given file descriptor."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--latency", default="none")
+    parser.add_argument("--strict", action="store_true")
     parser.add_argument("--base", type=Path)
     parser.add_argument("--cpus", type=float)
     parser.add_argument("--memory", type=int)
@@ -32,7 +33,8 @@ def main() -> None:
     # Most of AWS's error codes stand in no service model, and moto's serializer finds that worth a warning each time.
     warnings.filterwarnings("ignore", message=r"Exception\(_Refused\)")
     os.umask(0o022)
-    service = Service(RUN, latency_from(arguments.latency), arguments.base, Limits(arguments.cpus, arguments.memory))
+    limits = Limits(arguments.cpus, arguments.memory)
+    service = Service(RUN, latency_from(arguments.latency), arguments.base, limits, arguments.strict)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     try:

@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    def __init__(self, folder: Path, latency: Latency, base: Path | None, limits: Limits) -> None:
+    def __init__(self, folder: Path, latency: Latency, base: Path | None, limits: Limits, strict: bool) -> None:
         """`base` is the image that machines boot from; without one, instances exist in the API alone."""
         self.started = time.time()
         self._ended = threading.Event()
         lock = threading.RLock()
         self._clock = RealClock(lock)
         self._base = base
-        self.cloud = Cloud(self._clock, lock, latency, CallLog(CALLS))
+        self.cloud = Cloud(self._clock, lock, latency, CallLog(CALLS), strict)
         self.machines: HostMachines | None = None
         front = Front(self.cloud)
         self.operator = iam.bootstrap(self.cloud)

@@ -42,7 +42,7 @@ def cloud() -> Iterator[Clients]:
     """The local cloud, up for the whole session. One that is up already is not touched."""
     if localcloud("status").returncode == 0:
         pytest.fail("a local cloud is up on this machine: end it with localcloud down, then test again")
-    started = localcloud("up")
+    started = localcloud("up", "--strict")
     assert started.returncode == 0, started.stderr
     try:
         yield Clients(environment())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from localcloud import state
 from localcloud.core.settings import HOME
-from localcloud_kits.booted_kit import Network, command, localcloud, traces, up, wait_for
+from localcloud_kits.booted_kit import Network, command, environment, localcloud, traces, up, wait_for
 
 
 @pytest.mark.long
@@ -119,6 +122,27 @@ def test_it_refuses_what_cannot_work(nothing_up: dict[str, object], tmp_path: Pa
         assert "198.51.100.0/24 is in use on this machine" in refusal("up")
     finally:
         command("ip", "link", "del", "taken0")
+
+
+def test_a_new_internet_gateway_is_attached_at_once_unless_the_cloud_is_strict(nothing_up: dict[str, object]) -> None:
+    for options, code in (([], ""), (["--strict"], "InvalidInternetGatewayID.NotFound")):
+        assert localcloud("up", "--api-only", *options).returncode == 0
+        assert json.loads(localcloud("status", "--json").stdout)["strict"] is bool(options)
+        variables = environment()
+        session = boto3.Session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"])
+        assert attach(session.client("ec2", "us-east-1", endpoint_url=variables["AWS_ENDPOINT_URL"])) == code
+        assert localcloud("down").returncode == 0
+
+
+def attach(ec2: Any) -> str:
+    """Attach a new internet gateway to a new VPC at once, and return the code of AWS's error."""
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    try:
+        ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
 
 
 def test_a_machine_has_one_local_cloud_and_up_and_down_can_be_said_twice(

@@ -138,7 +138,7 @@ class Clients:
 
 
 def up(*words: str) -> Clients:
-    done = localcloud("up", *words)
+    done = localcloud("up", "--strict", *words)
     assert done.returncode == 0, done.stderr
     return Clients(environment())
 

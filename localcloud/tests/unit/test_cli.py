@@ -137,9 +137,10 @@ def test_without_a_service_there_is_one_sentence(
 @pytest.mark.parametrize(
     "words, started",
     [
-        ([], ("none", None, None, False)),
-        (["--latency", "aws*0.1", "--api-only"], ("aws*0.1", None, None, True)),
-        (["--cpus-per-instance", "0.5", "--memory-per-instance", "512M"], ("none", 0.5, 512 << 20, False)),
+        ([], ("none", None, None, False, False)),
+        (["--strict"], ("none", None, None, False, True)),
+        (["--latency", "aws*0.1", "--api-only"], ("aws*0.1", None, None, True, False)),
+        (["--cpus-per-instance", "0.5", "--memory-per-instance", "512M"], ("none", 0.5, 512 << 20, False, False)),
     ],
 )
 def test_up(words: list[str], started: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,6 +273,7 @@ STATUS: dict[str, Any] = {
     "endpoint": "http://127.0.0.1:4599",
     "started": 1.0,
     "latency": "none",
+    "strict": False,
     "instances": [
         {
             "id": "i-1", "name": "", "type": "t3.micro", "region": "us-east-1", "zone": "us-east-1a",
@@ -292,6 +294,14 @@ def test_status_as_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert row[:7] == ["i-1", "-", "t3.micro", "us-east-1a", "10.0.0.4", "-", "running"]
     assert "file systems: none" in lines
     assert [line.split() for line in lines][-1] == ["fault-1", "capacity", "type=t3.*", "0", "-"]
+
+
+def test_status_shows_whether_the_cloud_is_strict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(state, "ask", lambda _command: {**STATUS, "strict": True})
+    assert cli.main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("latency profile none, strict, pid 4711")
 
 
 def test_status_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def client() -> Iterator[Any]:
 
     lock = threading.RLock()
     clock = RealClock(lock)
-    cloud = Cloud(clock, lock, latency_from("none"), CallLog())
+    cloud = Cloud(clock, lock, latency_from("none"), CallLog(), strict=True)
     key, secret = bootstrap(cloud)
     server = HttpServer(Front(cloud), "127.0.0.1", 0)
     server.start()

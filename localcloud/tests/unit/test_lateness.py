@@ -1,4 +1,4 @@
-"""The first call after a change misses it; the next ones do not, nor those of tests that look independently."""
+"""In a strict cloud, the first call after a change misses it, unless a test makes it to look independently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from botocore.config import Config
 
 from localcloud.api.ec2.images import API_ONLY
-from localcloud.core.lateness import SECONDS
+from localcloud.core.lateness import SECONDS, Lateness
 from localcloud.testing.clock import ManualClock
 from localcloud_kits.rules_kit import EC2, ROOT, Aws, allow, refused, tagged, tags, trust, when
 
@@ -51,6 +51,36 @@ def test_a_call_that_names_a_new_resource_does_not_find_it_once(aws: Aws) -> Non
         ec2.create_subnet(VpcId=name, CidrBlock="10.0.0.0/24")
     assert ec2.create_subnet(VpcId=name, CidrBlock="10.0.0.0/24")["Subnet"]["VpcId"] == name
     assert name in [shown["VpcId"] for shown in ec2.describe_vpcs()["Vpcs"]]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_internet_gateway_is_attached_at_once_unless_the_cloud_is_strict(aws: Aws, strict: bool) -> None:
+    aws.cloud.lateness = Lateness(aws.cloud.clock, strict)
+    ec2 = aws("ec2")
+    attachment = {
+        "VpcId": vpc(ec2),
+        "InternetGatewayId": ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"],
+    }
+    if strict:
+        with refused("InvalidInternetGatewayID.NotFound", attachment["InternetGatewayId"]):
+            ec2.attach_internet_gateway(**attachment)
+    ec2.attach_internet_gateway(**attachment)
+    attached = ec2.describe_internet_gateways()["InternetGateways"][0]["Attachments"]
+    assert [shown["VpcId"] for shown in attached] == [attachment["VpcId"]]
+
+
+@pytest.mark.parametrize("fault", ["late-reads", "late-tags"])
+def test_faults_make_a_cloud_late_that_is_not_strict(aws: Aws, clock: ManualClock, fault: str) -> None:
+    aws.cloud.lateness = Lateness(clock, False)
+    aws.cloud.faults.add(fault, {}, 30.0)
+    client = aws("ec2", aws.role("worker", allow("ec2:DeleteVpc", f"{EC2}vpc/*", **OURS)))
+    name = vpc(aws("ec2"), TagSpecifications=CLUSTER)
+    error = "InvalidVpcID.NotFound" if fault == "late-reads" else "UnauthorizedOperation"
+    for _call in range(2):
+        with refused(error):
+            client.delete_vpc(VpcId=name)
+    clock.advance(30)
+    client.delete_vpc(VpcId=name)
 
 
 def test_a_list_leaves_a_new_resource_out_once(aws: Aws) -> None:

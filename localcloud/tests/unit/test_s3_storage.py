@@ -38,7 +38,7 @@ from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 
 lock = threading.RLock()
-cloud = Cloud(RealClock(lock), lock, latency_from("none"), CallLog())
+cloud = Cloud(RealClock(lock), lock, latency_from("none"), CallLog(), strict=True)
 key, secret = bootstrap(cloud)
 server = HttpServer(Front(cloud), "127.0.0.1", 0)
 server.start()

@@ -85,13 +85,21 @@ class Cloud:
     """None where instances exist in the API alone"""
     network: Network
 
-    def __init__(self, clock: Clock, lock: threading.RLock, latency: Latency, calls: CallLog) -> None:  # type: ignore[valid-type,unused-ignore]
+    def __init__(
+        self,
+        clock: Clock,
+        lock: threading.RLock,  # type: ignore[valid-type,unused-ignore]
+        latency: Latency,
+        calls: CallLog,
+        strict: bool = False,
+    ) -> None:
+        """A strict cloud is consistent only eventually: see core.lateness."""
         self.clock = clock
         self.lock = lock
         self.latency = latency
         self.calls = calls
         self.faults = Faults(clock)
-        self.lateness = Lateness(clock)
+        self.lateness = Lateness(clock, strict)
         self.credentials = Credentials(clock)
         self.network = NoNetwork()
         self.state: dict[str, Any] = {}

@@ -1,4 +1,6 @@
-"""What AWS does not know yet: the first call after a change misses it, as AWS is consistent only eventually.
+"""Eventual consistency: in a strict cloud, the first call after a change misses it.
+
+AWS usually answers consistently, and so does a cloud that is not strict.
 
 Lateness is counted in calls, and nothing but an instance profile is late for longer than SECONDS on the cloud's clock.
 https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html
@@ -19,9 +21,9 @@ independently: nothing is late for them, nor what they create and tag for others
 
 
 class Lateness:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, enabled: bool) -> None:
         self._clock = clock
-        self.enabled = True
+        self.enabled = enabled
         """False: nothing is late"""
         self._settled = 0.0
         self._missed: dict[Hashable, list[int]] = {}
