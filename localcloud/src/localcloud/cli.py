@@ -15,7 +15,6 @@ from typing import Any
 from localcloud import daemon, state
 from localcloud.core.errors import Refusal
 from localcloud.core.latency import latency_from
-from localcloud.image.features import FEATURES
 from localcloud.machines.namespaces import inside
 
 Arguments = argparse.Namespace
@@ -79,9 +78,15 @@ def _parser() -> argparse.ArgumentParser:
     _fault_commands(command("fault", _no_fault, "inject a fault, or clear it"))
     image = command("image", _no_image, "build machine images")
     build = image.add_subparsers(metavar="COMMAND").add_parser(
-        "build", help="build the base image, or one with frameworks inside"
+        "build", help="build the base image, or one with features that recipes describe"
     )
-    build.add_argument("--with", dest="features", default="", metavar="A,B", help=", ".join(FEATURES))
+    build.add_argument("--with", dest="features", default="", metavar="A,B", help="features of the recipes")
+    build.add_argument(
+        "--recipes",
+        default="",
+        metavar="FILE",
+        help="a Python file that describes features; default: LOCALCLOUD_RECIPES, or what localcloud.toml here names",
+    )
     build.set_defaults(run=_image_build)
     return parser
 
@@ -316,7 +321,7 @@ def _no_fault(_arguments: Arguments) -> None:
 
 
 def _no_image(_arguments: Arguments) -> None:
-    raise Refusal("say what to do with images. Example: localcloud image build --with pytorch")
+    raise Refusal("say what to do with images. Example: localcloud image build")
 
 
 def _fault(arguments: Arguments) -> None:
@@ -341,7 +346,7 @@ def _clear(arguments: Arguments) -> None:
 
 
 def _image_build(arguments: Arguments) -> None:
-    daemon.build_image([name.strip() for name in arguments.features.split(",") if name.strip()])
+    daemon.build_image([name.strip() for name in arguments.features.split(",") if name.strip()], arguments.recipes)
 
 
 if __name__ == "__main__":

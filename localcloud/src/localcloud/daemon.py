@@ -14,7 +14,9 @@ from pathlib import Path
 from localcloud import state
 from localcloud.core.errors import Refusal
 from localcloud.core.settings import PORT, SUITE, SUITES, image_with
+from localcloud.image import features as image_features
 from localcloud.image.build import base_image, feature_image, print_progress, tidy
+from localcloud.image.recipes import recipes_file
 from localcloud.machines import cgroups, leftovers, network
 from localcloud.machines.filesystem import can_cache
 from localcloud.machines.host import withheld_credentials
@@ -79,17 +81,28 @@ def down() -> None:
         print("the local cloud is down already")
 
 
-def build_image(features: list[str]) -> None:
+def build_image(features: list[str], recipes: str = "") -> None:
+    """Build an image. `recipes` is the file with the features, if the command names one."""
     _check_machine()
+    file = recipes_file(recipes)
+    if file is not None:
+        image_features.load(file)
+    elif features:
+        raise Refusal(
+            f"no recipes describe {', '.join(features)}: name their file. "
+            "Example: localcloud image build --recipes FILE --with NAME"
+        )
     tidy(state.IMAGES)
     if not features:
         print(base_image(state.IMAGES, print_progress))
         return
     report_withheld_credentials()
-    _, layer = feature_image(state.IMAGES, features, print_progress)
-    name = image_with(sorted(set(features)))
+    chosen = sorted(set(features))
+    _, layer = feature_image(state.IMAGES, chosen, print_progress)
+    image_features.record(state.IMAGES, chosen, layer)
+    name = image_with(chosen)
     if state.service_pid() is not None:
-        print(f"{name} is {state.ask('image', features=sorted(set(features)), path=str(layer))}")
+        print(f"{name} is {state.ask('image', features=chosen, path=str(layer))}")
     else:
         print(f"{name} will be there with the next localcloud up")
 

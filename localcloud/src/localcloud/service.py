@@ -18,7 +18,7 @@ from localcloud.core.settings import EDGE_ADDRESS, PORT, SYSTEM, TLS_PORT, image
 from localcloud.endpoint.front import Front
 from localcloud.endpoint.server import HttpServer
 from localcloud.endpoint.tls import Authority
-from localcloud.image.build import built_feature_images
+from localcloud.image.features import built
 from localcloud.machines.manager import HostMachines
 from localcloud.machines.nspawn import Limits
 from localcloud.state import CALLS, IMAGES
@@ -55,7 +55,7 @@ class Service:
         images.register(
             self.cloud, images.Image(images.BASE.name, path=base, owner=images.BASE.owner, family=images.BASE.family)
         )
-        for features, layer in built_feature_images(IMAGES).items():
+        for features, layer in built(IMAGES).items():
             self.add_image(features, layer)
 
     def add_image(self, features: tuple[str, ...], layer: Path) -> str:

@@ -108,7 +108,7 @@ def test_since_so_long_ago(text: str, seconds: float) -> None:
         ([], "the following arguments are required: COMMAND"),
         # Ours
         (["fault"], "localcloud: say which fault: localcloud fault --help lists them."),
-        (["image"], "localcloud: say what to do with images. Example: localcloud image build --with pytorch"),
+        (["image"], "localcloud: say what to do with images. Example: localcloud image build"),
         (["exec", "i-1"], "localcloud: give a command to run."),
         (["exec", "i-1", "--"], "localcloud: give a command to run."),
         (["up", "--latency", "aws*fast"], "localcloud: latency profile aws*fast: what follows aws* must be a number"),
@@ -166,9 +166,9 @@ def test_up_hands_on_where_a_profile_is_whatever_folder_the_service_runs_in(
 )
 def test_image_build(features: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[Any] = []
-    monkeypatch.setattr(daemon, "build_image", passed.append)
-    assert cli.main(["image", "build", "--with", features]) == 0
-    assert passed == [names]
+    monkeypatch.setattr(daemon, "build_image", lambda *arguments: passed.extend(arguments))
+    assert cli.main(["image", "build", "--with", features, "--recipes", "recipes.py"]) == 0
+    assert passed == [names, "recipes.py"]
 
 
 @pytest.mark.parametrize(

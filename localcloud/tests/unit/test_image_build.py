@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localcloud import state
+from localcloud.core.errors import Refusal
 from localcloud.image import build, features
-from localcloud_kits import imports
+from localcloud.image.recipes import Recipes, recipes_file
 
 
 @pytest.fixture(autouse=True)
@@ -59,20 +61,76 @@ def test_what_a_killed_build_has_left_is_removed_and_another_goes_on(tmp_path: P
     assert not (images / left).exists() and (images / going_on).exists()
 
 
-def test_what_runs_in_an_image_is_complete() -> None:
-    """It imports no other file of the collection: a chroot has none."""
-    known = imports.modules(features.MODULE_UTILS, "ansible_collections.deeplearning.aws.plugins.module_utils")
-    files = {module: str(path.relative_to(features.MODULE_UTILS)) for module, path in known.items()}
-    shared = [module for module, file in files.items() if file in features.SHARED]
-    needed = {files[other] for module in shared for other in imports.imports_of(module, known[module], known)}
-    assert {"contract/paths.py", "contract/errors.py"} <= needed <= set(features.SHARED)
+RECIPE = """
+from localcloud.testing.images import Feature, Recipes
+
+RECIPES = Recipes(features={"editor": Feature("vim 9", lambda root: None), "shell": Feature("zsh", print)}, version="1")
+"""
 
 
-def test_wheels_of_this_code_are_kept_by_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build that was killed, and wheels that other code made, are not among them."""
-    monkeypatch.setattr(features, "_code_hash", lambda: "aaaaaaaaaaaa")
-    for folder in ("horovod-1_cp311-aaaaaaaaaaaa", "horovod-1_cp311-bbbbbbbbbbbb", ".building-horovod-1-aaaaaaaaaaaa"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "horovod.whl").touch()
-    expected = {"horovod-1_cp311": tmp_path / "horovod-1_cp311-aaaaaaaaaaaa/horovod.whl"}
-    assert features.kept_wheels(tmp_path) == expected
+@pytest.fixture
+def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file of recipes in a working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCALCLOUD_RECIPES", raising=False)
+    file = tmp_path / "recipes.py"
+    file.write_text(RECIPE, encoding="utf-8")
+    yield file
+    features.use(Recipes({}, ""))
+
+
+def test_recipes_are_named_by_option_environment_or_folder(recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recipes_file("") is None
+    Path("localcloud.toml").write_text('recipes = "recipes.py"', encoding="utf-8")
+    assert recipes_file("") == Path("recipes.py")
+    monkeypatch.setenv("LOCALCLOUD_RECIPES", "/environment.py")
+    assert recipes_file("") == Path("/environment.py")
+    assert recipes_file("option.py") == Path("option.py")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "defines no RECIPES of the type localcloud.testing.images.Recipes."),
+        (RECIPE.replace('"shell"', '"My shell"'), "has a feature My shell: use lower case letters"),
+    ],
+)
+def test_a_file_without_usable_recipes_is_refused(recipes: Path, content: str, message: str) -> None:
+    recipes.write_text(content, encoding="utf-8")
+    with pytest.raises(Refusal, match=message):
+        features.load(recipes)
+    with pytest.raises(Refusal, match="recipes file missing.py does not exist"):
+        features.load(Path("missing.py"))
+
+
+def test_another_content_or_version_is_another_image(recipes: Path) -> None:
+    features.load(recipes)
+    both, editor = features.feature_hash(["editor", "shell"]), features.feature_hash(["editor"])
+    recipes.write_text(RECIPE.replace("zsh", "fish"), encoding="utf-8")
+    features.load(recipes)
+    assert features.feature_hash(["editor"]) == editor and features.feature_hash(["editor", "shell"]) != both
+    recipes.write_text(RECIPE.replace('version="1"', 'version="2"'), encoding="utf-8")
+    features.load(recipes)
+    assert features.feature_hash(["editor"]) != editor
+
+
+def test_a_cloud_that_comes_up_knows_the_newest_image_with_each_set_of_features(tmp_path: Path) -> None:
+    """It does not run recipes."""
+    images = tmp_path / "images"
+    for layer in ("editor-000000000001", "editor-000000000002", "editor-shell-000000000003", "gone-000000000004"):
+        (images / layer).mkdir(parents=True)
+        features.record(images, layer.split("-")[:-1], images / layer)
+    (images / "gone-000000000004").rmdir()
+    assert features.built(images) == {
+        ("editor",): images / "editor-000000000002",
+        ("editor", "shell"): images / "editor-shell-000000000003",
+    }
+    assert features.built(tmp_path / "empty") == {}
+
+
+def test_features_are_installed_in_turn(recipes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    features.load(recipes)
+    lines: list[str] = []
+    features.build(tmp_path / "root", tmp_path / "base", tmp_path / "cache", ["editor", "shell"], lines.append)
+    assert lines == ["installing editor", "installing shell"]
+    assert str(tmp_path / "cache") in capsys.readouterr().out

@@ -17,7 +17,9 @@ from localcloud.core.cloud import Cloud
 from localcloud.core.errors import Refusal
 from localcloud.core.settings import SUITE, SUITES
 from localcloud.image.build import feature_image
+from localcloud.image.features import FEATURES
 from localcloud.image.recipe import base_hash
+from localcloud.image.recipes import Feature
 from localcloud.machines.nspawn import files_for
 from localcloud_kits.ec2_kit import Ec2, Recorder
 
@@ -40,8 +42,9 @@ def test_the_images_of_another_release_have_names_and_files_of_their_own(suite: 
     assert (its_hash == base_hash()) is (suite == SUITE)
 
 
-def test_an_unknown_feature_of_an_image_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="^image feature caffe does not exist; choose from "):
+def test_an_unknown_feature_of_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FEATURES, "mxnet", Feature("1.9", lambda _root: None))
+    with pytest.raises(Refusal, match="^image feature caffe does not exist; choose from mxnet"):
         feature_image(tmp_path, ["mxnet", "caffe"], print)
     assert list(tmp_path.iterdir()) == []
 

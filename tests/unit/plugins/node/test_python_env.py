@@ -29,7 +29,8 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node import horov
 from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env import Environment
 from ansible_collections.deeplearning.aws.plugins.modules import framework_env
 
-from localcloud.image import features
+from localcloud.testing.images import feature_hash, use_recipes
+from tests import framework_recipes
 from tests.unit.modules import run_node_module
 from tests.unit.roles.roles_kit import value
 
@@ -1206,7 +1207,7 @@ def test_all_packages_are_pinned_including_those_of_the_in_file(role: str, build
 
 def test_packages_with_their_own_index_have_a_local_version() -> None:
     for role in FRAMEWORKS:
-        for build, pins in features.needs(role)["requirements"].items():
+        for build, pins in framework_recipes.needs(role)["requirements"].items():
             local = {python_env.package_of(pin) for pin in python_env.split_pins(pins) if "+" in pin.split()[0]}
             assert local == set(RECORDS[role].index.get(build, {}))
 
@@ -1214,21 +1215,23 @@ def test_packages_with_their_own_index_have_a_local_version() -> None:
 @pytest.mark.parametrize("role", FRAMEWORKS)
 def test_an_image_is_created_from_the_pins_of_the_role(role: str) -> None:
     """The same pins give the same marker, so the role finds the environment ready."""
-    needs = features.needs(role)
+    needs = framework_recipes.needs(role)
     settings = yaml.safe_load((ROOT / "roles/framework/vars/main.yml").read_text())
     for build in ("cpu", "gpu"):
         pins = (ROOT / "roles/framework/files" / role / f"requirements-{build}.txt").read_text()
         assert needs["requirements"][build] == pins
         source = f"framework_name ~ '/requirements-{build}.txt', rstrip=false"
         assert source in settings["__framework_requirements"][build]
-    record = features.RECORDS[role]
+    record = framework_recipes.RECORDS[role]
     environment = python_env.environment_of(**needs)
     assert (environment.pythons, environment.imports) == (record.pythons, record.imports)
 
 
 def test_another_pin_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = features.feature_hash(["mxnet"])
-    assert before == features.feature_hash(["mxnet"]) != features.feature_hash(["pytorch"])
-    needs = features.needs
-    monkeypatch.setattr(features, "needs", lambda name: {**needs(name), "requirements": PINS})
-    assert features.feature_hash(["mxnet"]) != before
+    use_recipes(framework_recipes.RECIPES)
+    before = feature_hash(["mxnet"])
+    assert before == feature_hash(["mxnet"]) != feature_hash(["pytorch"])
+    needs = framework_recipes.needs
+    monkeypatch.setattr(framework_recipes, "needs", lambda name: {**needs(name), "requirements": PINS})
+    use_recipes(framework_recipes.recipes())
+    assert feature_hash(["mxnet"]) != before
