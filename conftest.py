@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from ansible.plugins.loader import init_plugin_loader
 
+from tests.models import ORIGINS
+
 ROOT = Path(__file__).parent
 LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/")
 
@@ -22,6 +24,8 @@ def pytest_configure() -> None:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    # The local cloud compares the requests of our code with AWS's models, if a layer records them.
+    os.environ |= ORIGINS
     # `import ansible_collections.deeplearning.aws…` and loaders by full name find this checkout.
     init_plugin_loader([str(ROOT / "collections")])
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 from botocore import xform_name
 
-from localcloud.models import NODE, VARIABLE
+from localcloud.testing.models import VARIABLE, Origin, origins_variable
 
 __all__ = ["VARIABLE"]
 
@@ -21,6 +21,16 @@ SUFFIX = ".forms"
 DEVIATIONS = ROOT / "tests/deviations.yml"
 OLDEST = ROOT / "tests/unit/node/oldest_botocore.json"
 """What the oldest botocore of a node's system knows of the node program's calls. tools/node_calls.py makes it."""
+
+COLLECTION, NODE, BOOT = "collection", "node", "boot"
+"""Where a request comes from: modules and plugins, the node program, or its first stage, which has no SDK."""
+ORIGINS = origins_variable(
+    Origin(COLLECTION, r".*(Ansible/|deeplearning\.aws)"),
+    Origin(NODE, "Botocore/", on_instances=True),
+    Origin(BOOT, "Python-urllib/", on_instances=True),
+)
+"""The variable of the environment that lets the local cloud compare the requests of our code alone. Other programs on
+nodes have boto3 or AWS's CLI."""
 
 
 class Problem(NamedTuple):

@@ -17,9 +17,13 @@ import time
 from pathlib import Path
 from typing import IO
 
-from localcloud.core.settings import DATA
+from localcloud.testing.facts import QUOTA_CODES
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.models import ORIGINS  # noqa: E402
+
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 OF_AN_ACCOUNT = (
     "AWS_ACCESS_KEY_ID",
@@ -33,7 +37,8 @@ GUARD_SECONDS = 120
 
 def localcloud(*words: str, keep: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "localcloud", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=keep)
+    environment = os.environ | ORIGINS
+    return subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=keep, env=environment)
 
 
 def service() -> int | None:
@@ -71,9 +76,8 @@ def up() -> None:
 
 def raise_quotas() -> None:
     """Let the machines and clusters of all scenarios exist at a time: AWS's default quotas are five of each."""
-    # Read without the modules that serve them, which load all of moto (2 s of processor).
-    for limit in json.loads((DATA / "quotas.json").read_text(encoding="utf-8"))["resources"]:
-        raised = localcloud("fault", "quota", "--code", limit["code"], "500")
+    for code in QUOTA_CODES:
+        raised = localcloud("fault", "quota", "--code", code, "500")
         if raised.returncode != 0:
             sys.exit(raised.stderr)
 

@@ -16,15 +16,20 @@ from moto.core.utils import get_service_model
 from localcloud.core import cloud as core
 from localcloud.core.caller import Caller
 from localcloud.core.cloud import Cloud
+from localcloud.core.lateness import OBSERVER
 from localcloud.endpoint.front import Front
-from localcloud.models import BOOT, COLLECTION, NODE, VARIABLE, limits, wire
-from localcloud.models.recorder import origin_of
+from localcloud.models import VARIABLE, Origin, limits, origin_of, origins_from, origins_variable, wire
 from localcloud.models.values import Text, compare
 from localcloud.testing.clock import ManualClock
 from localcloud_kits.rules_kit import CONFIG, REGION, SESSION, Aws, document, trust
 from localcloud_kits.server_kit import Swapped
 
-OURS = CONFIG.merge(Config(user_agent_extra="deeplearning.aws"))
+OURS = CONFIG.merge(Config(user_agent_extra="example.tool"))
+ORIGINS = (
+    Origin("tool", r".*(Ansible/|example\.tool)"),
+    Origin("agent", "Botocore/", on_instances=True),
+    Origin("boot", "Python-urllib/", on_instances=True),
+)
 TRUST = trust({"AWS": "arn:aws:iam::123456789012:root"})
 
 
@@ -42,6 +47,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def aws(cloud: Cloud, http: tuple[Swapped, int], file: Path, monkeypatch: pytest.MonkeyPatch) -> Aws:
     monkeypatch.setenv(VARIABLE, str(file))
+    for name, value in origins_variable(*ORIGINS).items():
+        monkeypatch.setenv(name, value)
     app, port = http
     app.front = Front(cloud)
     return Aws(cloud, port)
@@ -178,16 +185,25 @@ PERSON = Caller.user("arn:aws:iam::123456789012:user/a", "AIDA")
 @pytest.mark.parametrize(
     ("caller", "agent", "origin"),
     [
-        (PERSON, "APN/1.0 Ansible/2.19 amazon.aws/10.1.2", COLLECTION),
-        (PERSON, "Boto3/1.44 md/Botocore#1.44 deeplearning.aws", COLLECTION),
+        (PERSON, "APN/1.0 Ansible/2.19 amazon.aws/10.1.2", "tool"),
+        (PERSON, "Boto3/1.44 md/Botocore#1.44 example.tool", "tool"),
         (PERSON, "Boto3/1.44 md/Botocore#1.44", ""),
-        (NODE_CALLER, "Botocore/1.29.27 ua/2.0", NODE),
-        (NODE_CALLER, "Python-urllib/3.11", BOOT),
+        (NODE_CALLER, "Botocore/1.29.27 ua/2.0", "agent"),
+        (NODE_CALLER, "Python-urllib/3.11", "boot"),
         (NODE_CALLER, "Boto3/1.26 Botocore/1.29.27", ""),
     ],
 )
-def test_our_code_is_recognized_by_its_user_agent(caller: Caller, agent: str, origin: str) -> None:
-    assert origin_of(caller, {"user-agent": agent}) == origin
+def test_programs_are_recognized_by_their_user_agents(caller: Caller, agent: str, origin: str) -> None:
+    origins = origins_from(origins_variable(*ORIGINS))
+    assert origin_of(caller, {"user-agent": agent}, origins) == origin
+
+
+@pytest.mark.parametrize(
+    ("caller", "agent", "origin"),
+    [(PERSON, "Boto3/1.44", "other"), (PERSON, f"Boto3/1.44 app/{OBSERVER}", ""), (NODE_CALLER, "curl", "instance")],
+)
+def test_without_a_choice_all_programs_but_observers_are_compared(caller: Caller, agent: str, origin: str) -> None:
+    assert origin_of(caller, {"user-agent": agent}, origins_from({})) == origin
 
 
 # Values and shapes

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from localcloud.models import COLLECTION, NODE
 from tests import models
 from tests.layers import catalogue
 from tests.layers.results import Result
@@ -32,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def form(call: str, *problems: str, side: str = "request", origin: str = COLLECTION, members: Any = ()) -> str:
+def form(call: str, *problems: str, side: str = "request", origin: str = models.COLLECTION, members: Any = ()) -> str:
     line = {"call": call, "side": side, "origin": origin, "members": list(members), "problems": problems}
     return json.dumps(line) + "\n"
 
@@ -60,11 +59,11 @@ def test_what_the_models_do_not_have_is_a_problem(folder: Path) -> None:
 
 
 def test_what_nodes_send_is_known_to_the_oldest_botocore(folder: Path) -> None:
-    read = form("s3:GetObject", origin=NODE, members=["Bucket", "IfMatch", "ChecksumMode"])
+    read = form("s3:GetObject", origin=models.NODE, members=["Bucket", "IfMatch", "ChecksumMode"])
     assert deviations(folder, read, form("s3:GetObject", members=["IfMatch"])) == [
         "s3:GetObject, request: IfMatch: botocore 1.23.34 of nodes does not know it"
     ]
-    assert deviations(folder, form("ec2:DescribeVpcs", origin=NODE)) == [
+    assert deviations(folder, form("ec2:DescribeVpcs", origin=models.NODE)) == [
         "ec2:DescribeVpcs: nodes call it, and oldest.json does not have it. Renew it with tools/node_calls.py"
     ]
 

@@ -38,7 +38,8 @@ from localcloud.core.settings import DEFAULT_REGION, TRANSIT_NETWORK
 from localcloud.core.words import aws_error
 from localcloud.endpoint.ec2_xml import render
 from localcloud.endpoint.signature import Signature, check_signature, read_signature
-from localcloud.models.recorder import origin_of, recorder
+from localcloud.models import origin_of
+from localcloud.models.recorder import recorder
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Front:
             record.operation = model.name
             record.writes = not model.name.startswith(_READS)
             call = Call(self._cloud, service, model.name, params, record.region, caller)
-            if self._recorder and (origin := origin_of(caller, headers)):
+            if self._recorder and (origin := origin_of(caller, headers, self._recorder.origins)):
                 self._recorder.request(model, environ, headers, params, origin)
             return self._perform(call, model, environ, start_response, record)
         except AwsError as error:

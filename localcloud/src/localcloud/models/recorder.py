@@ -10,15 +10,8 @@ from typing import Any
 
 from moto.core.request import determine_request_protocol
 
-from localcloud.core.caller import Caller
-
-from . import BOOT, COLLECTION, NODE, VARIABLE, limits, wire
+from . import VARIABLE, limits, origins_from, wire
 from .values import Form, compare
-
-_MODULES = ("Ansible/", "deeplearning.aws")
-"""In the user agent of amazon.aws and community.aws, and of our own modules and plugins."""
-_ON_NODES = {"Botocore/": NODE, "Python-urllib/": BOOT}
-"""How the user agent of the node program and of its first stage begins."""
 
 
 class Recorder:
@@ -26,6 +19,7 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self.origins = origins_from(os.environ)
         self._seen: set[tuple[str, str, str, frozenset[str], frozenset[str]]] = set()
 
     def request(
@@ -85,14 +79,6 @@ class Recorder:
 def recorder() -> Recorder | None:
     file = os.environ.get(VARIABLE)
     return Recorder(Path(file)) if file else None
-
-
-def origin_of(caller: Caller, headers: Mapping[str, str]) -> str:
-    """Return who calls if it is our code. Other programs on nodes have boto3 or AWS's CLI."""
-    agent = headers.get("user-agent", "")
-    if caller.kind == "role" and caller.arn.rpartition("/")[2].startswith("i-"):
-        return next((origin for word, origin in _ON_NODES.items() if agent.startswith(word)), "")
-    return COLLECTION if any(word in agent for word in _MODULES) else ""
 
 
 def _name(model: Any) -> str:
