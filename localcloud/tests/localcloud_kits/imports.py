@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -37,14 +37,6 @@ def imports_of(module: str, path: Path, known: Mapping[str, Path]) -> Iterator[s
 
 def graph(known: Mapping[str, Path]) -> dict[str, set[str]]:
     return {module: set(imports_of(module, path, known)) for module, path in known.items()}
-
-
-def group_imports(files: Graph, group: Callable[[str], str]) -> dict[str, set[str]]:
-    """Return the imports between groups of modules, such as their folders."""
-    groups: dict[str, set[str]] = {group(module): set() for module in files}
-    for module, others in files.items():
-        groups[group(module)] |= {group(other) for other in others} - {group(module)}
-    return groups
 
 
 def circle(files: Graph) -> list[str]:
