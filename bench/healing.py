@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from localcloud import state  # noqa: E402
+from localcloud.testing import booted  # noqa: E402
 from tests.integration.clusters import FRAMEWORKS, IMAGE_WITH_FRAMEWORKS  # noqa: E402
 from tests.integration.healing import ClusterView, start_training  # noqa: E402
 from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud, wait_for  # noqa: E402
@@ -54,7 +54,7 @@ class Loss:
 
 def kill(view: ClusterView, name: str) -> Loss:
     loss = Loss(view, name, view.instances()[name], time.monotonic())
-    state.ask("fault", kind="kill", target={"instance": loss.instance})
+    booted.add_fault("kill", {"instance": loss.instance})
     return loss
 
 
@@ -85,10 +85,10 @@ def resumed(cluster: Cluster) -> list[Row]:
 
 
 def calls_a_minute() -> float:
-    wait_for(lambda: not state.ask("calls", since=time.time() - SILENT_SECONDS), HEALED_SECONDS, "a quiet cluster")
+    wait_for(lambda: not booted.calls(since=time.time() - SILENT_SECONDS), HEALED_SECONDS, "a quiet cluster")
     began = time.time()
     time.sleep(QUIET_MINUTES * 60)  # what happens in a time is what is measured
-    return len(state.ask("calls", since=began)) / QUIET_MINUTES
+    return len(booted.calls(since=began)) / QUIET_MINUTES
 
 
 def baked(cluster: Cluster) -> str:

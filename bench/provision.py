@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from localcloud.core.latency import AWS  # noqa: E402
+from localcloud.testing.latency import AWS  # noqa: E402
 from tests.account.kit import CLOUD_HALF, Account, account_in  # noqa: E402
 
 EMPTY_CALLS = 10

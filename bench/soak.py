@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from report import Row, write  # noqa: E402
 
-from localcloud import state  # noqa: E402
+from localcloud.testing import booted  # noqa: E402
 from tests.integration.clusters import FRAMEWORKS, IMAGE_WITH_FRAMEWORKS  # noqa: E402
 from tests.integration.healing import BATCH, TRAIN, ClusterView, file_of, start_training  # noqa: E402
 from tests.integration.machines import Cluster, cloud_in, localcloud  # noqa: E402
@@ -183,7 +183,7 @@ class Soak:
         while time.monotonic() - begun < minutes * 60:
             self.strike(time.monotonic() - begun)
         self.watch.follow_until(self.is_well, "the cluster is complete and the training makes steps")
-        for call in state.ask("calls", since=begun_at):
+        for call in booted.calls(since=begun_at):
             if call["caller"].endswith(":user/operator"):
                 self.watch.wrong.append(f"the operator's machine has called {call['action']}")
         self.finish()
@@ -198,7 +198,7 @@ class Soak:
         self.faults.append(Fault(second, kind, names.get(instance, "no member yet"), lasts if FAULTS[kind] else 0))
         say(f"{kind} {instance} ({self.faults[-1].node}) for {self.faults[-1].lasted:.0f} s")
         self.watch.still = 0.0
-        state.ask("fault", kind=kind, target={"instance": instance})
+        booted.add_fault(kind, {"instance": instance})
         if kind in FAULTS and FAULTS[kind]:
             self.watch.follow(lasts)
             # Auto Scaling may have replaced it meanwhile.

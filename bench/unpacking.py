@@ -36,7 +36,6 @@ from deeplearning.data.ranged_reader import Source  # noqa: E402
 from deeplearning.data.sources import Progress  # noqa: E402
 from report import Row, write  # noqa: E402
 
-from localcloud.endpoint import front  # noqa: E402
 from tests.account import kit  # noqa: E402
 
 SCALE = 20
@@ -48,13 +47,16 @@ FETCHES = 3
 UNLIMITED_FILES = 128
 
 
-class LimitedFront(front.Front):
+class LimitedFront:
     """S3 as one connection sees it, if `limited`. It counts the requests for objects' content, and their bytes."""
 
     limited, requests, bytes = False, 0, 0
 
+    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        self._application = application
+
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        answer = super().__call__(environ, start_response)
+        answer = self._application(environ, start_response)
         return self._paced(answer) if "HTTP_RANGE" in environ else answer
 
     def _paced(self, answer: Iterable[bytes]) -> Iterator[bytes]:
@@ -72,8 +74,7 @@ class LimitedFront(front.Front):
 
 def serve(parent: Connection) -> None:
     """Be the local cloud, in a process of its own. Each message limits it or not, and is answered by its counts."""
-    kit.Front = LimitedFront
-    with tempfile.TemporaryDirectory() as scratch, kit.account_in(Path(scratch)) as account:
+    with tempfile.TemporaryDirectory() as scratch, kit.account_in(Path(scratch), wrap=LimitedFront) as account:
         parent.send({name: value for name, value in account.environment.items() if name.startswith("AWS_")})
         account.client("s3").create_bucket(Bucket="data")
         for limited in iter(parent.recv, None):

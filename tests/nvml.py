@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localcloud.gpu import library
+from localcloud.testing import gpus
 from tests import debian
 
 
@@ -13,7 +13,7 @@ class Gpus:
 
     def __init__(self, folder: Path) -> None:
         debian.installed_program("cc", "gcc", "libc6-dev")
-        self.library = library.build(debian.CACHE / "nvml")
+        self.library = gpus.build_library(debian.CACHE / "nvml")
         self.file = folder / "gpus"
         self._values: dict[str, object] = {"driver": "595.91.07", "cuda": 13020, "name": "NVIDIA H100"}
 

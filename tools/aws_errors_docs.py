@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from localcloud.core.words import RECORDED, Entry, entries  # noqa: E402
+from localcloud.testing.errors import RECORDED, Entry, entries  # noqa: E402
 from tools.made_part import MadePart  # noqa: E402
 
 PART = MadePart(ROOT / "docs/limits.md", "errors", "aws_errors_docs")

@@ -18,21 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import boto3
-from botocore.config import Config
 
-from localcloud.core.lateness import OBSERVER
+from localcloud.testing.clients import observer_config
+from localcloud.testing.facts import OPERATOR
 
 T = TypeVar("T")
 SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "machines", SCENARIO)
 ZONE, REGION = "us-east-1a", "us-east-1"
-OPERATOR = "198.51.100.1/32"
-"""The address from which machines see the tests' connections come."""
 SECONDS = 60
 
-# Nothing is late for them.
-config = Config(user_agent_appid=OBSERVER)
-ec2, efs = (boto3.client(service, REGION, config=config) for service in ("ec2", "efs"))
+ec2, efs = (boto3.client(service, REGION, config=observer_config()) for service in ("ec2", "efs"))
 
 
 def wait_for(condition: Callable[[], T], what: str) -> T:

@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from localcloud.api.ec2.images import BASE
+from localcloud.testing.catalog import BASE
 from tests.account.operators import (
     BOUNDARY,
     MINE,

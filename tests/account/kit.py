@@ -13,23 +13,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
-from botocore.loaders import Loader
-
-from localcloud.api.autoscaling.regions import Regions
-from localcloud.api.iam.identities import bootstrap
-from localcloud.core.calls import CallLog, Record
-from localcloud.core.clock import RealClock
-from localcloud.core.cloud import Cloud
-from localcloud.core.latency import latency_from
-from localcloud.core.lateness import OBSERVER
-from localcloud.endpoint.front import Front
-from localcloud.endpoint.server import HttpServer
+from localcloud.testing import account
+from localcloud.testing.clients import new_session, observer_config
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
 from tests.processes import kill_marked
@@ -46,9 +34,6 @@ CLOUD_HALF = "playbooks/provision.yml"
 WHEELS = ROOT / "build/wheels"
 """What machines configure themselves by, downloaded once for all accounts."""
 
-MODELS = Loader()
-"""The models of AWS's services, which take most of a new session's time to read: read once for all."""
-
 ROLE_PLAY = """\
 - name: Play the role alone
   hosts: localhost
@@ -60,24 +45,6 @@ ROLE_PLAY = """\
   tasks:
 """
 """The beginning of a play of one role alone: its tasks follow."""
-
-
-def new_session(key: str, secret: str, region: str, token: str | None = None) -> boto3.Session:
-    session = boto3.Session(key, secret, token, region_name=region)
-    session._session.register_component("data_loader", MODELS)
-    return session
-
-
-class WatchedLog(CallLog):
-    """A log that reports each call to a callback before the caller gets its answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tell: Callable[[Record], None] = lambda _record: None
-
-    def add(self, record: Record) -> None:
-        super().add(record)
-        self.tell(record)
 
 
 @dataclass
@@ -120,18 +87,20 @@ class Playing:
 
 @dataclass
 class Account:
-    cloud: Cloud
-    endpoint: str
+    cloud: account.Account
     folder: Path
     environment: dict[str, str]
-    log: WatchedLog
     settings: dict[str, Any] = field(default_factory=dict)
     forking: ForkingPython | None = None
     """runs the modules of playbooks. None: they run as users run them; so do those that are killed"""
 
+    @property
+    def endpoint(self) -> str:
+        return self.cloud.endpoint
+
     def client(self, service: str, region: str = REGION) -> Any:
         """Plain boto3, to set up and to check independently: it never sees a delayed state."""
-        config = Config(retries={"total_max_attempts": 10}, user_agent_appid=OBSERVER)
+        config = observer_config(retries={"total_max_attempts": 10})
         key, secret = (self.environment[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
         return new_session(key, secret, region).client(service, endpoint_url=self.endpoint, config=config)
 
@@ -174,9 +143,8 @@ class Account:
         if variables:
             command += ["-e", json.dumps(variables)]
         run = uuid.uuid4().hex
-        lateness = self.cloud.lateness
         # provision.yml repeats what failed because AWS was late; a play of a role alone does not.
-        lateness.enabled = all(path.startswith(f"{ROOT}/") for path in paths)
+        self.cloud.strict = all(path.startswith(f"{ROOT}/") for path in paths)
         process = subprocess.Popen(
             # A shell in the background has its commands ignore SIGINT.
             ["env", "--default-signal=INT", *command],
@@ -194,13 +162,13 @@ class Account:
         try:
             yield playing
         finally:
-            self.log.tell = lambda _record: None
+            self.cloud.calls.tell = lambda _record: None
             watchdog.cancel()
             playing.kill()
             process.wait()
             # The next one starts later than AWS is late.
-            lateness.settle()
-            lateness.enabled = True
+            self.cloud.settle()
+            self.cloud.strict = True
 
     def play(
         self,
@@ -231,7 +199,7 @@ class Account:
     def _kill_at(self, playing: Playing, place: int | str) -> None:
         left = [place if isinstance(place, int) else 1]
 
-        def tell(record: Record) -> None:
+        def tell(record: account.Record) -> None:
             if not record.writes or not record.caller.endswith("user/operator"):
                 return
             if isinstance(place, int) or record.operation == place:
@@ -239,7 +207,7 @@ class Account:
                 if left[0] <= 0:
                     playing.kill()
 
-        self.log.tell = tell
+        self.cloud.calls.tell = tell
 
     def writes(self, since: float) -> list[str]:
         """The writing calls of people, as service:Operation, without those that take, renew and release the lock."""
@@ -261,7 +229,7 @@ class Account:
 
     def hold_machines(self) -> None:
         """Leave new machines to their launch hooks from now on: the test answers these."""
-        self.cloud.clock.afterwards = lambda: None
+        self.cloud.boot_instances(at_once=False)
 
     def as_user(self, key: str, secret: str) -> Account:
         """Return the same account for another user. What runs there runs as that user."""
@@ -273,38 +241,23 @@ def is_of_lock(call: Mapping[str, Any]) -> bool:
     return any(str(needed["resource"]).endswith(f"/{LOCK}") for needed in call["required"])
 
 
-def answer_hooks(cloud: Cloud) -> None:
-    """Let new machines enter service, as if they had configured themselves in no time."""
-    for scaling in cloud.records("autoscaling", Regions).by_name.values():
-        members = [member for group in scaling.groups.values() for member in group.members.values()]
-        held = [action for member in members for action in member.actions if action.result is None]
-        for action in held:
-            action.complete("CONTINUE")
-        if held:
-            scaling.schedule_step()
-
-
 @contextmanager
-def account_in(folder: Path, latency: str = "none", forking: ForkingPython | None = None) -> Iterator[Account]:
-    """A new one, with a user who may do everything. Its machines do not boot; see answer_hooks."""
-    lock = threading.RLock()
-    clock, log = RealClock(lock), WatchedLog()
-    cloud = Cloud(clock, lock, latency_from(latency), log, strict=True)
-    cloud._session._session.register_component("data_loader", MODELS)
-    clock.afterwards = partial(answer_hooks, cloud)
+def account_in(
+    folder: Path,
+    latency: str = "none",
+    forking: ForkingPython | None = None,
+    wrap: Callable[[Any], Any] = lambda application: application,
+) -> Iterator[Account]:
+    """Yield a new one, with a user who may do everything. Its machines do not boot, and enter service at once."""
     WHEELS.mkdir(parents=True, exist_ok=True)
     (folder / ".deeplearning").mkdir()
     (folder / ".deeplearning/wheels").symlink_to(WHEELS)
-    server = HttpServer(Front(cloud), "127.0.0.1", 0)
-    server.start()
-    try:
-        key, secret = bootstrap(cloud)
-        endpoint = f"http://127.0.0.1:{server.port}"
+    with account.Account(latency=latency, wrap=wrap) as cloud:
+        cloud.boot_instances(at_once=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ANSIBLE_"))}
-        environment = kept | {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ACCESS_KEY_ID": key,
-            "AWS_SECRET_ACCESS_KEY": secret,
+        environment = {
+            **kept,
+            **cloud.variables,
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -316,8 +269,4 @@ def account_in(folder: Path, latency: str = "none", forking: ForkingPython | Non
             "NO_COLOR": "1",
             **SHOW_DEPRECATIONS,
         }
-        yield Account(cloud, endpoint, folder, environment, log, forking=forking)
-    finally:
-        server.stop()
-        clock.stop()
-        cloud.close()
+        yield Account(cloud, folder, environment, forking=forking)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localcloud.api.ec2.images import BASE
+from localcloud.testing.catalog import BASE
 from tests.account.fleet import wait_for_file_system
 
 ROOT = Path(__file__).resolve().parents[2]

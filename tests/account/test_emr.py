@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2.lifecycle import NoMachines
 from tests.account.census import KILLED, LIVING, WHOLE_EMR, census
 from tests.account.kit import CLOUD_HALF, REGION
 
@@ -107,11 +106,10 @@ def test_a_cluster_is_planned_resized_listed_and_removed_without_its_file_system
 
 
 def test_a_failing_bootstrap_action_shows_its_own_stderr_and_nothing_keeps_running(
-    emr_account: Any, monkeypatch: pytest.MonkeyPatch
+    emr_account: Any,
 ) -> None:
     """On one of three nodes, as EMR would do it."""
     account = emr_account
-    succeed = NoMachines.provision
     failing: list[str] = []
 
     def store_log(cluster: str, machine: str) -> None:
@@ -119,16 +117,14 @@ def test_a_failing_bootstrap_action_shows_its_own_stderr_and_nothing_keeps_runni
         body = gzip.compress(b"step efs_mount\nthe mount target does not answer\n")
         account.client("s3").put_object(Bucket=f"red-{ACCOUNT}-{REGION}", Key=key, Body=body)
 
-    def provision(machines: Any, machine: str, settings: Any, report: Any) -> None:
+    def failing_action(machine: str, settings: Any) -> int:
         if failing or settings["instance_info"]["isMaster"]:
-            succeed(machines, machine, settings, report)
-            return
+            return 0
         failing.append(machine)
-        account.cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
-        account.cloud.clock.later(2, lambda: report({"status": 1, "action": 1}))
         threading.Thread(target=store_log, args=(settings["cluster"], machine)).start()
+        return 1
 
-    monkeypatch.setattr(NoMachines, "provision", provision)
+    account.cloud.fail_bootstrap_actions(failing_action)
     ran = play(account, CLOUD_HALF, code=2)
     assert f"On 1 slave instances (including {failing[0]}), bootstrap action 1 returned" in flat(ran.output)
     assert "Nothing keeps running." in flat(ran.output) and "the mount target does not answer" in flat(ran.output)

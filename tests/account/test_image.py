@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.api.ec2.images import API_ONLY
+from localcloud.testing.catalog import API_ONLY
 from tests.account.booting import BROKEN, Nodes, nodes_of
 from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import boot
 
-from localcloud.api.ec2.images import API_ONLY
+from localcloud.testing.catalog import API_ONLY
 from tests.account.fleet import wait_until
 from tests.account.kit import ROLE_PLAY
 

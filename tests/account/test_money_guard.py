@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError
 from deeplearning.aws import AwsClient
 from deeplearning.upkeep import money_guard
 
-from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.booting import nodes_of
 from tests.account.fleet import wait_until
 from tests.account.kit import CLOUD_HALF, REGION, account_in, new_session
@@ -76,10 +75,7 @@ def machines(account: Any) -> list[str]:
 
 def let_it_come(account: Any, kind: str) -> None:
     """Let AWS run the actions of a kind now."""
-    with account.cloud.lock:
-        for group in scaling_in(account.cloud, REGION).groups.values():
-            action = group.scheduled[f"{CLUSTER}-{kind}"]
-            action.start, action.end = time.time() - 1, time.time() + 60
+    account.cloud.run_scheduled_action(f"{CLUSTER}-{kind}", REGION)
 
 
 def test_machines_have_an_end_until_a_playbook_meets_one_in_service(account: Any) -> None:

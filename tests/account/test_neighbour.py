@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 from botocore.exceptions import ClientError, WaiterError
 
-from localcloud.api.ec2.images import BASE
+from localcloud.testing.catalog import BASE
 from tests.account.attempts import ELSEWHERE, ON_OTHERS, Refused, allowed
 from tests.account.kit import account_in, new_session
 from tests.account.operators import (

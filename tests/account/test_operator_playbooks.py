@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from moto.backends import get_backend
 
-from localcloud.api.ec2.images import BASE
+from localcloud.testing.catalog import BASE
 from tests.account.booting import GIVES_UP, nodes_of
 from tests.account.documented import DOCUMENTED, Log, Roles, listed_in_readme, person_of, play
 from tests.account.fleet import meeting

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from botocore.exceptions import ClientError
 
-from localcloud.api.ec2.images import API_ONLY, BASE
+from localcloud.testing.catalog import API_ONLY, BASE
 from tests.account.kit import CLOUD_HALF, account_in, new_session
 from tests.account.observed import REGION, ZONES, Seen, play, tags
 from tests.forking import ForkingPython

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from localcloud.api import sts
 from tests.account.kit import CLOUD_HALF
 from tests.account.observed import Seen, play
 
 
 @pytest.mark.long
-def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_outlives_the_sessions_of_its_role(account: Any) -> None:
     """Each wait for machines is longer than a session: the first zone is left, and the second one is finished."""
     started: list[str] = []
+    credentials = account.cloud.credentials
 
     def end_sessions(record: Any) -> None:
         # Sessions that the wait begins with are short, and all that there are end with its first look.
         if record.operation == "CreateAutoScalingGroup":
-            monkeypatch.setattr("localcloud.api.sts.DEFAULT", 3)
-        elif record.operation == "DescribeScalingActivities" and sts.DEFAULT == 3:
-            monkeypatch.setattr("localcloud.api.sts.DEFAULT", 3600)
-            account.cloud.credentials.expire("deeplearning")
+            credentials.default_seconds = 3
+        elif record.operation == "DescribeScalingActivities" and credentials.default_seconds == 3:
+            credentials.default_seconds = 3600
+            credentials.expire("deeplearning")
             started.append(record.caller)
 
     account.wants(
@@ -35,7 +35,7 @@ def test_it_outlives_the_sessions_of_its_role(account: Any, monkeypatch: pytest.
         provision_settle_seconds=1,
     )
     account.cloud.faults.add("capacity", {"type": "t3.medium", "zone": "us-east-1a"}, value=2)
-    account.log.tell = end_sessions
+    account.cloud.calls.tell = end_sessions
     ran = play(account, CLOUD_HALF)
     assert len(started) == 2 and "Remove what is in us-east-1a" in ran.output
     seen = Seen(account, region="us-east-1")

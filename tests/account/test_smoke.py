@@ -138,9 +138,9 @@ def test_interrupted_at_a_random_call_it_leaves_nothing(account: Account, seed: 
         if record.writes and record.caller.endswith("user/operator") and next(writes, 0) == place:
             command.process.send_signal(number)
 
-    account.log.tell = tell
+    account.cloud.calls.tell = tell
     code, output = command.end()
-    account.log.tell = lambda _record: None
+    account.cloud.calls.tell = lambda _record: None
     assert code == 1 and f"interrupted by {number.name}" in output, (place, output)
     assert census(account) == before, output
     assert '"item"' in record_of(command)
@@ -201,9 +201,9 @@ def test_credentials_that_expire_leave_what_the_next_start_destroys_by_its_name(
         if record.operation == "CreateSubnet":
             account.cloud.credentials.expire("visitor")
 
-    account.log.tell = tell
+    account.cloud.calls.tell = tell
     code, output = command.end()
-    account.log.tell = lambda _record: None
+    account.cloud.calls.tell = lambda _record: None
     assert code == 1 and "is not destroyed: " in output and "SMOKE_DESTROY=smoke-" in output, output
     assert "expired" in output and '"item"' in record_of(command)
     name = output.split("SMOKE_DESTROY=")[1].split()[0]

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.image.build import base_image, print_progress
-from localcloud.image.mounting import overlay
-from localcloud.state import IMAGES
+from localcloud.testing.images import base_image, overlay
 from tests.integration.images import image_after
 from tests.integration.machines import Cloud
 
@@ -54,7 +52,7 @@ def test_a_machine_without_a_newer_python_reports_that_in_one_sentence(cloud_wit
 
 
 def test_each_module_of_the_node_program_is_imported(tmp_path: Path) -> None:
-    with overlay(base_image(IMAGES, print_progress), tmp_path / "upper", prefix=str(tmp_path / "root")) as root:
+    with overlay(base_image(), tmp_path / "upper", prefix=str(tmp_path / "root")) as root:
         shutil.copytree(NODE, root / "srv/node")
         words = ["chroot", root, "python3", "-I"]
         imported = subprocess.check_output([*words, "-c", IMPORT_ALL], text=True).split()

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcloud.core import settings
-from localcloud.image.recipe import base_hash
+from localcloud.testing.images import IMAGES, base_folder
 from tests.steps import Failed, last_line
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = ROOT / "files/trainers"
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-IMAGES = settings.HOME / "images"
-"""Of the local cloud: the frameworks' environments for processors, and Debian's Open MPI."""
 NODE_PYTHON = Path("/opt/deeplearning/env/pytorch/bin/python")
 DRIVER = Path("/proc/driver/nvidia/version")
 GRACE_SECONDS = 5.0
@@ -119,6 +116,7 @@ def interpreter(named: str, on_processor: bool) -> str:
         if not has_torch(named):
             raise NoPython(f"--python is {named}, which cannot be started or has no torch: give another interpreter")
         return named
+    # The frameworks' environments for processors.
     images = IMAGES.glob("*pytorch*/opt/deeplearning/env/pytorch/bin/python") if on_processor else ()
     in_path = (Path(folder, "python3") for folder in os.get_exec_path())
     for place in (NODE_PYTHON, *in_path, *sorted(images)):
@@ -141,5 +139,5 @@ def unpacked_mpi(named: str, on_processor: bool) -> Path | None:
     """Return the folder of an unpacked Open MPI: the named one, or the local cloud's image."""
     if named:
         return Path(named).resolve()
-    image = IMAGES / f"base-{base_hash()}"
+    image = base_folder(IMAGES)
     return image if on_processor and (image / "usr/bin/orterun").exists() else None

@@ -7,18 +7,14 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 
-from localcloud.image.build import base_image, print_progress
-from localcloud.image.mounting import bind_mounts, overlay, remove
-from localcloud.machines.host import pip_folders, write_host_settings
-from localcloud.state import IMAGES
+from localcloud.testing.images import base_image, connected, overlay, scratch_folder
 from tests.gpu import kit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,28 +117,14 @@ class Machine:
         return output
 
 
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Yield a folder that does not outlive this, as an environment takes gigabytes."""
-    folder = Path(tempfile.mkdtemp(prefix="deeplearning-gpu-"))
-    try:
-        yield folder
-    finally:
-        remove(folder)
-
-
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     """Debian 12 as the local cloud's machines have it, with NVIDIA's driver and toolkits of CUDA."""
-    base = base_image(IMAGES, print_progress)
+    base = base_image()
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
         root = stack.enter_context(overlay(base, scratch / "upper", prefix=str(scratch / "root")))
-        write_host_settings(root)
-        (root / "etc/resolv.conf").unlink(missing_ok=True)
-        shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
-        sources = {root / folder.lstrip("/"): Path(folder) for folder in ("/dev", *pip_folders())}
-        stack.enter_context(bind_mounts(sources))
+        stack.enter_context(connected(root, ["/dev"]))
         # A mount of its own: what is mounted below the machine's own /proc would be seen by all.
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
         subprocess.run(["mount", "-t", "tmpfs", "driver", root / "proc/driver"], check=True)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.core import settings
+from localcloud.testing import facts
 from tests.forking import ForkingPython
 from tests.images import FRAMEWORKS as FRAMEWORKS_OF
 from tests.integration import emr
 from tests.integration.machines import Cloud, Cluster, Played, cloud_in, localcloud
 from tests.integration.succession import Succession
 
-FRAMEWORKS = FRAMEWORKS_OF[settings.SUITE]
-IMAGE_WITH_FRAMEWORKS = settings.image_with(FRAMEWORKS.split(","))
+FRAMEWORKS = FRAMEWORKS_OF[facts.SUITE]
+IMAGE_WITH_FRAMEWORKS = facts.image_with(FRAMEWORKS.split(","))
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def image(cloud_with_machines: Cloud) -> str:
     built = localcloud("image", "build", "--with", FRAMEWORKS, timeout=1500)
     assert built.returncode == 0, built.stderr
     image = cloud_with_machines.image(IMAGE_WITH_FRAMEWORKS)
-    assert image, f"a local cloud without LOCALCLOUD_SUITE={settings.SUITE} is up: end it with localcloud down"
+    assert image, f"a local cloud without LOCALCLOUD_SUITE={facts.SUITE} is up: end it with localcloud down"
     return image
 
 

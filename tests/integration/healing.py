@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from localcloud import state
+from localcloud.testing import booted
 from tests.integration.machines import Cluster, Done, localcloud
 from tests.integration.runs import MASTER, Runs
 
@@ -22,15 +22,15 @@ class ClusterView:
     def __init__(self, cluster: Cluster) -> None:
         self.name = cluster.name
         (file_system,) = (
-            system["id"] for system in state.ask("status")["file_systems"] if system["name"] == f"{cluster.name}-efs"
+            system["id"] for system in booted.status()["file_systems"] if system["name"] == f"{cluster.name}-efs"
         )
-        (self.efs,) = (state.RUN / "efs" / file_system).glob("data*")
+        self.efs = booted.file_system_folder(file_system)
 
     def machines(self) -> dict[str, int]:
         """Return the process of each machine that runs, by instance id."""
         return {
             instance["id"]: instance["pid"]
-            for instance in state.ask("status")["instances"]
+            for instance in booted.status()["instances"]
             if instance["pid"] and instance["state"] == "running" and instance["name"].startswith(f"{self.name}-")
         }
 

@@ -6,24 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import boto3
-from botocore.config import Config
-
-from localcloud.api import quotas
-from localcloud.core.lateness import OBSERVER
-from localcloud.core.settings import IMAGE_NAME
+from localcloud.testing import booted
+from localcloud.testing.booted import command
+from localcloud.testing.clients import new_session, observer_config
+from localcloud.testing.facts import IMAGE_NAME
 from tests.account.kit import REGION, ROOT
 from tests.deprecations import SHOW_DEPRECATIONS, our_deprecations
 from tests.forking import ForkingPython
 
-T = TypeVar("T")
 BIN = Path(sys.executable).parent
 PROGRAM: list[str | Path] = [BIN / "ansible-playbook"]
 RUN_SECONDS = 600
@@ -31,21 +27,8 @@ RUN_SECONDS = 600
 Done = subprocess.CompletedProcess[str]
 
 
-def command(*words: str | Path, timeout: float = 120, **more: Any) -> Done:
-    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **more)
-
-
 def localcloud(*words: str, timeout: float = 300) -> Done:
-    return command(sys.executable, "-m", "localcloud", *words, timeout=timeout, cwd=ROOT)
-
-
-def wait_for(look: Callable[[], T], seconds: float, what: str) -> T:
-    """What it finds (anything true). A busy machine gets two minutes in any case."""
-    deadline = time.monotonic() + max(seconds, 120)
-    while not (result := look()):
-        assert time.monotonic() < deadline, f"{what}: not in time (last: {result!r})"
-        time.sleep(0.3)  # between two looks
-    return result
+    return booted.localcloud(*words, timeout=timeout, cwd=ROOT)
 
 
 @dataclass
@@ -74,8 +57,8 @@ class Cloud:
     def client(self, service: str) -> Any:
         """Plain boto3, for which nothing is late."""
         variables = self.variables
-        session = boto3.Session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
-        config = Config(retries={"total_max_attempts": 5}, user_agent_appid=OBSERVER)
+        session = new_session(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], REGION)
+        config = observer_config(retries={"total_max_attempts": 5})
         return session.client(service, endpoint_url=variables["AWS_ENDPOINT_URL"], config=config)
 
     def image(self, name: str = IMAGE_NAME) -> str:
@@ -239,18 +222,8 @@ class Cluster:
 @contextmanager
 def cloud_in(folder: Path) -> Iterator[Cloud]:
     """The local cloud that is up, which stays up; or one that ends with this."""
-    ours = localcloud("status").returncode != 0
-    if ours:
-        started = localcloud("up", "--strict")
-        assert started.returncode == 0, started.stderr
-    try:
-        # Clusters of several tests exist at a time: AWS's default quotas are five of each.
-        for limit in quotas.LIMITS:
-            assert localcloud("fault", "quota", "--code", limit.code, "500").returncode == 0
+    with booted.running() as clients:
+        # Clusters of several tests exist at a time.
+        booted.raise_quotas()
         command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", folder / "key")
-        lines = localcloud("env").stdout.splitlines()
-        yield Cloud(folder, dict(line.removeprefix("export ").split("=", 1) for line in lines))
-    finally:
-        if ours:
-            ended = localcloud("down")
-            assert ended.returncode == 0, ended.stderr
+        yield Cloud(folder, clients.variables)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from localcloud.core import settings
+from localcloud.testing import facts
 
 # generate_trainer.py and cifar10_multi_machine_train.py: a script for each node with a parameter server and a worker,
 # which stay in the background. Of the three nodes two take part, so there are two servers, and each has a sum.
@@ -197,7 +197,7 @@ LAUNCH = r"""
     ls model-output-0001.params > /dev/null
     """
 
-if settings.SUITE == "trixie":
+if facts.SUITE == "trixie":
     # Its Open MPI 5 has no orted, and 5.0.7 loses the output of --output-filename.
     RUN = RUN.replace(f"MPIRUN={CONDA}/mpirun", "MPIRUN=mpirun").replace(
         "--output-filename $PWD/logs", "--output dir=$PWD/logs"

@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from localcloud import state
+from localcloud.testing import booted
 from tests.account.kit import REGION
 from tests.integration.healing import ClusterView, start_training
 from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
@@ -120,14 +120,14 @@ def test_a_machine_configures_itself_in_spite_of_bad_luck(training_cluster: Clus
     permissions = {"GroupId": group["GroupId"], "IpPermissions": group["IpPermissions"]}
     ec2.revoke_security_group_ingress(**permissions)
     lifecycle = {"action": "autoscaling:*Lifecycle*"}
-    throttled = state.ask("fault", kind="throttle", target=lifecycle, value=0.5, seed=1)
-    skewed = state.ask("fault", kind="skew", target={}, value=7200.0)
+    throttled = booted.add_fault("throttle", lifecycle, 0.5, seed=1)
+    skewed = booted.add_fault("skew", {}, 7200.0)
     try:
         assert localcloud("fault", "kill", before[WORKER_NAME]).returncode == 0
         (instance,) = wait_for(lambda: set(view.machines()) - set(before.values()), 120, "another machine")
         wait_for(lambda: " efs_mount\n" in log_of(instance), 120, f"{instance} waits for the file system")
         assert "RequestTimeTooSkewed" in log_of(instance)
-        state.ask("clear", which=skewed["id"])
+        booted.clear_fault(skewed)
         ec2.reboot_instances(InstanceIds=[instance])
         wait_for(lambda: log_of(instance).count(" efs_mount\n") == 2, 120, f"{instance} has begun again")
         ec2.authorize_security_group_ingress(**permissions)
@@ -135,7 +135,7 @@ def test_a_machine_configures_itself_in_spite_of_bad_luck(training_cluster: Clus
         assert {**before, WORKER_NAME: instance} == view.instances()
     finally:
         for fault in (skewed, throttled):
-            localcloud("fault", "clear", fault["id"])
+            localcloud("fault", "clear", fault)
 
 
 @pytest.mark.long

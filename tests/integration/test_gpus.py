@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from localcloud.gpu.files import DRIVER, STATE
+from localcloud.testing.gpus import DRIVER, STATE
 from tests.debian import installed_program
 from tests.integration.machines import Cloud, Cluster, wait_for
 from tests.integration.runs import MASTER, Runs

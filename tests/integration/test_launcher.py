@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from localcloud.core import settings
+from localcloud.testing import facts
 from tests.integration.machines import Cluster, wait_for
 from tests.integration.runs import MASTER, NODES, Runs
 from tests.open_mpi import PARAMETERS
@@ -56,13 +56,13 @@ def runs(training_cluster: Cluster) -> Runs:
 def test_the_machines_have_the_open_mpi_of_their_release(runs: Runs) -> None:
     for node in NODES:
         printed = runs.cluster.says(node, "mpirun --version").splitlines()[0]
-        assert f"(Open MPI) {VERSIONS[settings.SUITE]}" in printed
+        assert f"(Open MPI) {VERSIONS[facts.SUITE]}" in printed
 
 
 def test_open_mpi_has_the_parameters_that_runs_set(runs: Runs) -> None:
     listed = runs.cluster.says(MASTER, "ompi_info --all --parsable; ! command -v prte_info || prte_info --all")
     known = set(re.findall(r"[a-z0-9_]+", listed))
-    version = list(VERSIONS).index(settings.SUITE)
+    version = list(VERSIONS).index(facts.SUITE)
     names = {name: names[version] for name, names in PARAMETERS.items()}
     assert {name for name in names.values() if name} <= known
     assert not {name for name, called in names.items() if not called} & known

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from localcloud import state
-from localcloud.machines import namespaces, network
+from localcloud.testing.booted import run_in_network_of
 from tests.integration.machines import Cluster, Played
 
 SLOW = "deeplearning-worker2"
@@ -22,7 +21,7 @@ def test_a_node_with_a_slow_connection_is_named_before_the_run(training_cluster:
 
     def limit(action: str, *words: str) -> None:
         """Change the limit from the host, as root in a machine must not configure its network."""
-        namespaces.run(network.namespace_of(state.RUN, slow), ["tc", "qdisc", action, "dev", interface, "root", *words])
+        run_in_network_of(slow, "tc", "qdisc", action, "dev", interface, "root", *words)
 
     def train(**more: Any) -> Played:
         return training_cluster.play(

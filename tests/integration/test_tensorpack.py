@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.paths import NVIDIA_DRIVER
 
-from localcloud.gpu.files import STATE
+from localcloud.testing.gpus import STATE
 from tests.fasterrcnn import PROGRAM
 from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs

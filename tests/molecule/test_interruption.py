@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud_kits.booted_kit import localcloud, traces, wait_for
+from localcloud.testing.booted import localcloud, traces, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = "agent_forwarding"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud_kits.booted_kit import localcloud
+from localcloud.testing.booted import localcloud
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 10

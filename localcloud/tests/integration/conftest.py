@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud_kits.booted_kit import (
+from localcloud.testing.booted import (
     Clients,
     Network,
     command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
-from localcloud_kits.booted_kit import Network, localcloud, user_data, wait_for
+from localcloud.testing.booted import Network, localcloud, user_data, wait_for
 
 # Run by cloud-init in each machine: who am I, by the role's credentials from the metadata service.
 WHO_AM_I = """

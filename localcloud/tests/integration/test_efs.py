@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from localcloud_kits.booted_kit import Clients, Network, clear_faults, localcloud, traces, wait_for
+from localcloud.testing.booted import Clients, Network, clear_faults, localcloud, traces, wait_for
 
 OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 

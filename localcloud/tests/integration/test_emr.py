@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import Any
 
-from localcloud_kits.booted_kit import Clients, Network, wait_for
+from localcloud.testing.booted import Clients, Network, wait_for
 
 BOOT = """#!/bin/bash
 set -e

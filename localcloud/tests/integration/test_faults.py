@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from localcloud_kits.booted_kit import Clients, Network, localcloud, wait_for
+from localcloud.testing.booted import Clients, Network, localcloud, wait_for
 
 
 def in_force() -> list[str]:

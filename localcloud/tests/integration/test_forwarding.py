@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localcloud.machines import namespaces
-from localcloud_kits.booted_kit import Network, command, localcloud, up
+from localcloud.testing.booted import Network, command, localcloud, up
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 PORT = 8080

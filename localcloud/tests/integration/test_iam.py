@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from localcloud_kits.booted_kit import Network, localcloud, wait_for
+from localcloud.testing.booted import Network, localcloud, wait_for
 
 _AWS = 'python3 -c "import boto3; print({})"'
 

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from localcloud import state
 from localcloud.core.settings import HOME
-from localcloud_kits.booted_kit import Network, command, environment, localcloud, traces, up, wait_for
+from localcloud.testing.booted import Network, command, environment, localcloud, traces, up, wait_for
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from localcloud_kits.booted_kit import OPERATOR, Network, localcloud, wait_for
+from localcloud.testing.booted import OPERATOR, Network, localcloud, wait_for
 
 _TRY = "timeout 4 bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached || echo not reached"
 

@@ -37,7 +37,7 @@ from deeplearning.data.extract import Unpacking
 from deeplearning.data.ranged_reader import Source
 from deeplearning.data.staging import StagingRequest, stage
 
-from localcloud.endpoint.tls import Authority
+from localcloud.testing.tls import Authority
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = 20

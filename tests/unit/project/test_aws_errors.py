@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +22,17 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch import capa
 from ansible_collections.deeplearning.aws.plugins.test.core import failed_denied, failed_not_found
 from deeplearning import aws as node_aws
 
-from localcloud.core.words import ANY, DOCUMENTED, READ, RECORDED, Entry, entries, matches
+from localcloud.testing.errors import (
+    ANY,
+    DOCUMENTED,
+    READ,
+    RECORDED,
+    Entry,
+    entries,
+    matches,
+    refused_logins,
+    source_calls,
+)
 from tools import aws_errors_docs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -240,19 +249,15 @@ def test_each_code_that_is_compared_is_one_of_awss() -> None:
 
 def calls_for_words() -> Iterator[tuple[str, str, str, frozenset[str]]]:
     """Return the arguments of the calls that take a sentence from the entries, where they are literals."""
-    for path in (ROOT / "localcloud").rglob("*.py"):
-        if "tests" in path.parts:
+    for _file, node in source_calls():
+        name = getattr(node.func, "id", "")
+        if name not in ("aws_error", "sentence", "reason", "_refused"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if name not in ("aws_error", "sentence", "reason", "_refused"):
-                continue
-            assert isinstance(node, ast.Call)
-            literals = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-            if len(literals) < len(node.args) or any(keyword.arg is None for keyword in node.keywords):
-                continue
-            operation, code, part = [*(["emr:DescribeCluster"] if name == "reason" else []), *literals, ""][:3]
-            yield str(operation), str(code), str(part), frozenset(str(keyword.arg) for keyword in node.keywords)
+        literals = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        if len(literals) < len(node.args) or any(keyword.arg is None for keyword in node.keywords):
+            continue
+        operation, code, part = [*(["emr:DescribeCluster"] if name == "reason" else []), *literals, ""][:3]
+        yield str(operation), str(code), str(part), frozenset(str(keyword.arg) for keyword in node.keywords)
 
 
 def test_the_local_cloud_finds_each_sentence() -> None:
@@ -264,11 +269,10 @@ def test_the_local_cloud_finds_each_sentence() -> None:
 
 def test_the_local_cloud_says_no_read_error_in_words_of_its_own() -> None:
     meant = {entry.code for entry in entries() if entry.means and entry.service != ANY} - GENERIC
-    for path in (ROOT / "localcloud/src/localcloud/api").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AwsError" and node.args:
-                code = getattr(node.args[0], "value", "")
-                assert code not in meant or "local cloud" in ast.unparse(node), f"{path.name}: {code}"
+    for file, node in source_calls("api"):
+        if getattr(node.func, "id", "") == "AwsError" and node.args:
+            code = getattr(node.args[0], "value", "")
+            assert code not in meant or "local cloud" in ast.unparse(node), f"{file}: {code}"
 
 
 GENERIC = {
@@ -288,9 +292,8 @@ def test_each_entry_is_read_or_answered() -> None:
 
 
 def test_refused_logins_have_awss_words() -> None:
-    logins = json.loads((ROOT / "localcloud/src/localcloud/data/logins.json").read_text())
     known = {(entry.code, entry.status, entry.message) for entry in entries()}
-    for code, status, message in (tuple(row) for table in logins.values() for row in table.values()):
+    for code, status, message in (tuple(row) for table in refused_logins().values() for row in table.values()):
         assert not message or (code, status, message) in known
 
 

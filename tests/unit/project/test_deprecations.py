@@ -81,7 +81,7 @@ def test_an_old_call_in_our_code_fails_a_test(tmp_path: Path) -> None:
     """Whatever the warning is about: it must be raised where it is caused."""
     (tmp_path / "test_old.py").write_text(
         "import warnings\n"
-        "from localcloud.core import errors\n"
+        "from localcloud.testing import errors\n"
         "def test_ours(): exec(compile('import warnings; warnings.warn(\"old\", DeprecationWarning)', 'x', 'exec'),"
         " {'__name__': errors.__name__})\n"
         "def test_theirs(): exec(compile('import warnings; warnings.warn(\"old\", DeprecationWarning)', 'x', 'exec'),"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 
-from localcloud.iam.patterns import context_of
-from localcloud.iam.policy import decide, parse_policy
+from localcloud.testing.policies import context_of, decide, parse_policy
 from tools import members_boundary
 from tools.members_boundary import Additions, boundary, text_of
 

@@ -12,7 +12,7 @@ from localcloud.core.settings import ACCOUNT
 from localcloud.core.words import aws_error
 
 SHORTEST = 900
-DEFAULT = 3600
+LONGEST = 3600
 CHAINED = 3600
 _SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
 # A session that these would narrow down would be wider here than in AWS: better none.
@@ -75,11 +75,11 @@ def _session_tags(call: Call) -> dict[str, str]:
 
 def _duration(call: Call, role: Any) -> int:
     if not call.params.get("DurationSeconds"):
-        return DEFAULT
+        return call.cloud.credentials.default_seconds
     requested = int(call.params["DurationSeconds"])
     if requested < SHORTEST:
         raise _invalid(str(requested), "durationSeconds", f"Member must have value greater than or equal to {SHORTEST}")
-    if requested > int(role.max_session_duration or DEFAULT):
+    if requested > int(role.max_session_duration or LONGEST):
         message = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
         raise AwsError("ValidationError", message, 400)
     if call.caller.kind == "role" and requested > CHAINED:

@@ -101,6 +101,8 @@ class Cloud:
         self.faults = Faults(clock)
         self.lateness = Lateness(clock, strict)
         self.credentials = Credentials(clock)
+        self.failing_bootstrap_action: Callable[[str, Mapping[str, Any]], int] = lambda _instance, _settings: 0
+        """The number of the bootstrap action that fails on a node of EMR without a machine; 0 if all succeed."""
         self.network = NoNetwork()
         self.state: dict[str, Any] = {}
         """each extension module's own records, by its name: see `records`"""

@@ -43,6 +43,8 @@ class Credentials:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._sessions: dict[str, Session] = {}
+        self.default_seconds = 3600
+        """How long a session lasts whose caller asks for no time."""
 
     def issue(self, role: str, name: str, seconds: float, tags: Mapping[str, str] | None = None) -> Session:
         """New temporary credentials for a role, in a session of that name."""

@@ -19,7 +19,6 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.members
     record_of,
 )
 
-from localcloud.api.autoscaling.regions import scaling_in
 from tests.account.fleet import host_key
 from tests.account.kit import ROOT
 from tests.unit.actions import run_action
@@ -221,8 +220,7 @@ def test_the_end_of_the_setup_stays_while_all_machines_are_held(
 def hold(aws: Account, *roles: str) -> None:
     """Let the launch hook hold the machines of these groups."""
     for role in roles:
-        for member in scaling_in(aws.cloud, REGION).groups[f"red-{role}"].members.values():
-            member.state = "Pending:Wait"
+        aws.cloud.set_lifecycle_state(f"red-{role}", "Pending:Wait", REGION)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws import pollin
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.boot import HOOK
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.watch.capacity_watcher import AutoScaling
 
-from localcloud.api.autoscaling.regions import scaling_in
 from tests.unit.actions import run_action
 from tests.unit.cluster_kit import ACCOUNT, REGION, TYPE, ZONE, MadeCluster, let_time_pass
 from tests.unit.conftest import Account
@@ -319,7 +318,6 @@ def test_machines_that_come_in_the_last_minute_stay(red: MadeCluster, wait: Wait
     result = wait(cluster="red", groups=[group("master", 1), group("workers", 1)], timeout_seconds=60)
     assert result["outcome"] == "full"
     red.wait(2 * 3600)
-    groups = scaling_in(red.aws.cloud, REGION).groups.values()
-    assert [[member.state for member in scaling_group.members.values()] for scaling_group in groups] == [
-        ["InService"]
-    ] * 2
+    groups = red.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    states = [[member["LifecycleState"] for member in scaling_group["Instances"]] for scaling_group in groups]
+    assert states == [["InService"]] * 2

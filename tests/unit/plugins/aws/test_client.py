@@ -114,7 +114,7 @@ def test_a_role_is_assumed_once(aws: Account, role: str) -> None:
 
 
 def test_a_session_of_a_role_is_replaced_when_it_ends(aws: Account, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 60)
+    aws.cloud.credentials.default_seconds = 60
     login = connected(role_arn=role)
     login.call("ec2", "describe_vpcs")
     aws.cloud.clock.advance(61)  # type: ignore[attr-defined]

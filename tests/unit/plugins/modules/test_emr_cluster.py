@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws import polling
 
-from localcloud.core.latency import Latency
+from localcloud.testing.latency import Latency
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
 
@@ -44,7 +44,7 @@ class Emr:
         pairs = [{"GroupId": self.groups[0]}]
         rule = {"IpProtocol": "tcp", "FromPort": 9443, "ToPort": 9443, "UserIdGroupPairs": pairs}
         self.ec2.authorize_security_group_ingress(GroupId=self.groups[2], IpPermissions=[rule])
-        aws.cloud.lateness.settle()
+        aws.cloud.settle()
 
     def options(self, **more: Any) -> dict[str, Any]:
         primary, core, service, more_primary, more_core = self.groups

@@ -21,7 +21,7 @@ def run(aws: Account, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def call(check: bool = False, **options: Any) -> dict[str, Any]:
         # AWS knows what the run before has made.
-        aws.cloud.lateness.settle()
+        aws.cloud.settle()
         least = {
             "name": "c-workers",
             "image_id": image["ImageId"],

@@ -12,7 +12,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
-from localcloud.core.latency import Latency
+from localcloud.testing.latency import Latency
 from tests.unit.conftest import Account
 
 Read = Callable[..., AccountFacts]

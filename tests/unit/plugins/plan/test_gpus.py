@@ -18,7 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.plan import gpu_t
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.facts import AccountFacts, instance_type
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.gpu_types import Accelerator
 
-from localcloud.api.ec2.instance_types import types
+from localcloud.testing.catalog import instance_types
 from tests.unit.plugins.plan.facts_kit import FACTS, TYPE, cluster
 from tools.framework_kernels import ARCHIVE, CUBIN, ENTRY, MAGIC, PTX, kernels
 from tools.gpu_docs import PART, renewed
@@ -29,7 +29,7 @@ NATIVE, SLOW, NONE, UNKNOWN = gpus.NATIVE, gpus.PTX, gpus.NONE, gpus.UNKNOWN
 
 OFFLINE = {
     name: instance_type(described)
-    for name, described in types().items()
+    for name, described in instance_types().items()
     if {"GpuInfo", "NeuronInfo", "InferenceAcceleratorInfo"} & described.keys()
 }
 """The offline type data: all types with something that could train."""

@@ -10,7 +10,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import offers
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan.offers import Price
 
-from localcloud.api import pricing
+from localcloud.testing.catalog import PRICES_DATE
 from tests.unit.conftest import Account
 
 
@@ -112,7 +112,7 @@ def test_each_type_is_requested_once_for_plain_linux_in_the_clusters_region(
     types = ["m5.xlarge", "g5.xlarge", "m5.xlarge", "p4d.24xlarge"]
     prices = offers.current_prices(Aws("eu-west-1"), types)
     assert {item for item in prices if item.startswith("machine")} == {f"machine {kind}, hour" for kind in types}
-    assert prices["machine g5.xlarge, hour"] == Price(1.006, pricing.DATE)
+    assert prices["machine g5.xlarge, hour"] == Price(1.006, PRICES_DATE)
     linux = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
     assert requests[:3] == [
         ("AmazonEC2", {"regionCode": "eu-west-1", "instanceType": kind, **linux}) for kind in dict.fromkeys(types)

@@ -11,7 +11,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import images, network, planner, prices, quotas
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.options import setting_rules
 
-from localcloud.api import pricing
+from localcloud.testing.catalog import PRICES_DATE
 from tests.unit.conftest import Account
 from tests.unit.modules import run_module
 from tests.unit.prices import DATE, LIST
@@ -575,7 +575,7 @@ def test_what_it_costs() -> None:
 
 def test_prices_that_cannot_be_read_are_unknown(planned: Any, aws: Account) -> None:
     today = planned()["hourly"]
-    assert today["known"] and today["source"] == f"AWS's Price List API, {pricing.DATE}"
+    assert today["known"] and today["source"] == f"AWS's Price List API, {PRICES_DATE}"
     aws.cloud.faults.add("error", {"action": "pricing:GetProducts"}, DENIED)
     plan = planned(max_hourly_cost="")
     assert (plan["hourly"]["amount"], plan["hourly"]["known"]) == (0, False)

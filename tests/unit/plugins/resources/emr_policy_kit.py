@@ -6,8 +6,7 @@ from typing import Any
 
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_policy import MemberAccess, policy_for
 
-from localcloud.iam.patterns import context_of
-from localcloud.iam.policy import decide, parse_policy
+from localcloud.testing.policies import context_of, decide, parse_policy
 
 ACCOUNT, OTHER = "123456789012", "210987654321"
 BUCKET, DATA = f"red-{ACCOUNT}-us-east-1", f"{ACCOUNT}-us-east-1-deeplearning-data"

@@ -8,7 +8,7 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 
-from localcloud.core.latency import Latency
+from localcloud.testing.latency import Latency
 from tests.unit.conftest import Account
 from tests.unit.plugins.resources.file_system_kit import TAGS, Place, Run, writes
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.deeplearning.aws.plugins.module_utils.plan import facts
 from ansible_collections.deeplearning.aws.plugins.module_utils.resources import launch_template
 
-from localcloud.api.ec2 import instance_types, run_network
+from localcloud.testing.catalog import check_network_cards, instance_types
 from tests.unit.modules import defaults_of
 
 MACHINE: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_the_root_volume_has_a_throughput_only_if_it_is_set() -> None:
 )
 def test_each_type_has_an_ordinary_interface_and_one_for_efa_on_each_card_that_has_it(kind: str, cards: range) -> None:
     """The facts are AWS's own, from DescribeInstanceTypes."""
-    efa_cards = facts.instance_type(instance_types.types()[kind])["efa_cards"]
+    efa_cards = facts.instance_type(instance_types()[kind])["efa_cards"]
     result = data(instance_type=kind, efa_cards=efa_cards)
     interfaces = result["NetworkInterfaces"]
     layout = [
@@ -79,14 +79,14 @@ def test_each_type_has_an_ordinary_interface_and_one_for_efa_on_each_card_that_h
         for interface in interfaces
     ]
     assert layout == [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in cards)]
-    run_network._check_cards(interfaces, kind)
+    check_network_cards(interfaces, kind)
     assert all(interface["Groups"] == ["sg-1", "sg-2"] and interface["DeleteOnTermination"] for interface in interfaces)
     assert "SecurityGroupIds" not in result
     assert not any("AssociatePublicIpAddress" in interface for interface in interfaces)
 
 
 def test_a_type_without_efa_has_no_cards_for_it() -> None:
-    assert facts.instance_type(instance_types.types()["g5.xlarge"])["efa_cards"] == []
+    assert facts.instance_type(instance_types()["g5.xlarge"])["efa_cards"] == []
 
 
 def test_spot_and_placement_are_asked_for_and_tagged() -> None:

@@ -18,8 +18,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.resources.member_
     policy_for,
 )
 
-from localcloud.iam.patterns import context_of
-from localcloud.iam.policy import Policy, decide, parse_policy
+from localcloud.testing.policies import Policy, context_of, decide, parse_policy
 
 ROOT = Path(__file__).resolve().parents[4]
 ACCOUNT = "123456789012"

@@ -19,7 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program, report_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.untrusted import InvalidValue
 
-from localcloud.api import pricing
+from localcloud.testing.catalog import PRICES_DATE
 from tests.unit.conftest import Account
 from tests.unit.plugins.hostile_kit import EVIL_IDS
 from tests.unit.plugins.runs.connection_kit import lines_of
@@ -206,7 +206,7 @@ def test_the_costs_are_at_the_prices_of_today(report: Any, master: Path, tmp_pat
     answer, _action = report("mine")
     assert not answer.get("failed"), answer
     page = (tmp_path / "here/reports/mine/report.html").read_text()
-    assert "<td>0.51</td>" in page and f"Prices: AWS&#x27;s Price List API, {pricing.DATE}" in page
+    assert "<td>0.51</td>" in page and f"Prices: AWS&#x27;s Price List API, {PRICES_DATE}" in page
     assert "pricing:GetProducts" in aws.calls()
 
 

@@ -55,7 +55,7 @@ def test_a_session_that_ends_while_all_are_waited_for_leaves_no_machine_running(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session lasts 20 s here, and the wait is over later."""
-    monkeypatch.setattr("localcloud.api.sts.DEFAULT", 20)
+    groups.account.cloud.credentials.default_seconds = 20
     groups.account.cloud.faults.add("capacity", {"type": TYPE, "zone": ZONE}, value=4)
     groups.make(groups.template(), master=1, workers=5)
     workers = GroupTarget("c-workers", 5, 5)

@@ -66,8 +66,10 @@ class NoMachines:
         return ""
 
     def provision(self, instance_id: str, settings: Mapping[str, Any], report: Report) -> None:
+        action = self._cloud.failing_bootstrap_action(instance_id, settings)
+        result = {"status": 1, "action": action} if action else {"status": 0}
         self._cloud.clock.later(0, lambda: report({"state": "BOOTSTRAPPING"}))
-        self._cloud.clock.later(self._cloud.latency.of("emr_bootstrapped"), lambda: report({"status": 0}))
+        self._cloud.clock.later(self._cloud.latency.of("emr_bootstrapped"), lambda: report(result))
 
 
 def machines_of(cloud: Cloud, instance: Instance) -> Machines:

@@ -41,7 +41,7 @@ def interfaces_for_launch(region: str, request: Mapping[str, Any], kind: str) ->
         )
     if _card(interfaces[0]) != 0 or int(interfaces[0].get("DeviceIndex") or 0) != 0:
         raise conflicting("A primary network interface (device index 0) must be specified.")
-    _check_cards(interfaces, kind)
+    check_cards(interfaces, kind)
     return tuple(
         _interface(region, item, request, number, alone=len(interfaces) == 1) for number, item in enumerate(interfaces)
     )
@@ -57,7 +57,7 @@ def _card(item: Mapping[str, Any]) -> int:
     return int(item.get("NetworkCardIndex") or 0)
 
 
-def _check_cards(interfaces: Sequence[Mapping[str, Any]], kind: str) -> None:
+def check_cards(interfaces: Sequence[Mapping[str, Any]], kind: str) -> None:
     """Refuse interfaces that the network cards of a type cannot have.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-eni.html#network-cards
