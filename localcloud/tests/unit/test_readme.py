@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import localcloud
 from localcloud.core.latency import AWS
 from localcloud.gpu import library
-from localcloud.image.features import FEATURES
+from localcloud.image.recipes import read_recipes
 from localcloud_kits.cli_kit import COMMANDS, FAULTS
 
 PROJECT = Path(__file__).parents[2]
@@ -39,8 +43,42 @@ def test_commands() -> None:
     assert {cell.strip("`").split()[0] for cell in first_cells(section("Commands"))} == set(COMMANDS)
 
 
-def test_features_of_images() -> None:
-    assert f"`--with` takes {', '.join(FEATURES)}" in section("Images")
+def test_the_recipe_of_the_page_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "recipes.py"
+    file.write_text(blocks("Images")[0], encoding="utf-8")
+    assert list(read_recipes(file).features) == ["editor"]
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["localcloud.testing.fixtures"]\n', encoding="utf-8")
+    example = blocks("Testing")[0].replace('pytest_plugins = ["localcloud.testing.fixtures"]\n', "")
+    (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_each_public_module_is_on_the_page_and_documented() -> None:
+    folder = PACKAGE / "testing"
+    modules = {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+    named = {name for cell in first_cells(section("Testing")) for name in re.findall(r"`(\w+)`", cell)}
+    assert named == modules
+    missing = []
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        public = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))]
+        missing += [
+            f"{path.name}: {name}"
+            for node in public
+            if not (name := getattr(node, "name", "the module")).startswith("_") and not ast.get_docstring(node)
+        ]
+    assert missing == []
+
+
+def blocks(title: str) -> list[str]:
+    """Return the Python programs of a section."""
+    return re.findall(r"^```python\n(.*?)^```", section(title), re.M | re.S)
 
 
 def test_each_place_that_it_names_is_there() -> None:

@@ -42,6 +42,7 @@ class Calls(CallLog):
         """Called after each call of the API, before the caller gets the answer."""
 
     def add(self, record: Record) -> None:
+        """Log a call, and report it to `tell`."""
         super().add(record)
         self.tell(record)
 
@@ -138,6 +139,7 @@ class Account:
 
     @latency.setter
     def latency(self, latency: Latency) -> None:
+        """Change how long things take."""
         self._cloud.latency = latency
 
     @property
@@ -147,6 +149,7 @@ class Account:
 
     @strict.setter
     def strict(self, strict: bool) -> None:
+        """Let the first call after a change miss it, or not."""
         self._cloud.lateness.enabled = strict
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""The clock of the tests, which they advance themselves."""
+"""A clock that tests advance themselves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ class ManualClock:
         self._tasks: list[Task] = []
 
     def time(self) -> float:
+        """Return seconds since the epoch."""
         return self._now
 
     def later(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Run an action once, when so many seconds have passed."""
         heapq.heappush(self._tasks, Task(self._now + seconds, action))
 
     def every(self, seconds: float, action: Callable[[], Any]) -> None:
+        """Run an action again and again, after so many seconds each."""
         heapq.heappush(self._tasks, Task(self._now + seconds, action, seconds))
 
     def advance(self, seconds: float) -> None:
