@@ -83,6 +83,8 @@ def test_the_first_wrapper_of_each_node_with_gpus_reads_them(
     # It would change how this process may write.
     monkeypatch.setattr(wrapper.messages, "keep_writes_apart", lambda _output: None)
     monkeypatch.setattr(wrapper, "check_node", lambda _node: None)
+    # It would wait for other processes to save.
+    monkeypatch.setattr(wrapper.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(wrapper, "prepare", lambda *_words: ({}, []))
     monkeypatch.setattr(wrapper, "Child", lambda *_words: SimpleNamespace(wait=lambda: 0))
     for number in range(len(places)):
