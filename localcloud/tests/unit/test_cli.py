@@ -128,6 +128,7 @@ def test_without_a_service_there_is_one_sentence(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(state, "_MACHINE", tmp_path)
+    monkeypatch.setattr(state, "_ROOTS_MACHINE", tmp_path)
     assert refused(capsys, *words) == "localcloud: the local cloud is down: start it with localcloud up."
 
 
