@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import node_program
 
 
@@ -23,3 +25,15 @@ def lines_of(way: node_program.Way, command: str, **limits: float) -> Iterator[I
     """Yield the lines that a command prints."""
     with node_program.output(way, command, **limits) as chunks:
         yield node_program.lines(chunks, way.host)
+
+
+def stop_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Stop the clock of deadlines, so that they do not depend on how busy this machine is. Return what advances it."""
+    now = 0.0
+
+    def advance(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(node_program, "time", SimpleNamespace(monotonic=lambda: now))
+    return advance

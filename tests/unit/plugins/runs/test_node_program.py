@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answe
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
 from tests.unit.plugins.runs.code_kit import unpacked
-from tests.unit.plugins.runs.connection_kit import Connection, lines_of
+from tests.unit.plugins.runs.connection_kit import Connection, lines_of, stop_clock
 
 
 def test_an_answer_is_json_or_text_for_people() -> None:
@@ -90,11 +90,23 @@ def test_lines_come_one_by_one_and_whole(program: Path) -> None:
             next(lines)
 
 
-@pytest.mark.parametrize("end", ["exit 255", "exec cat /dev/zero", "exec sleep 600"])
-def test_a_line_that_was_cut_is_left_out(end: str) -> None:
-    with pytest.raises(UserError), lines_of(Way("n"), f"printf 'one\ntw'; {end}", limit=1 << 20, seconds=0.5) as lines:
+@pytest.mark.parametrize(
+    ("end", "seconds", "problem"),
+    [
+        ("exit 255", 0, "The connection to n was lost"),
+        ("exec cat /dev/zero", 0, "n sends far more"),
+        ("exec sleep 600", 21, "n did not answer completely in time"),
+    ],
+)
+def test_a_line_that_was_cut_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, end: str, seconds: float, problem: str
+) -> None:
+    advance = stop_clock(monkeypatch)
+    with lines_of(Way("n"), f"printf 'one\ntw'; {end}", limit=1 << 20, seconds=20) as lines:
         assert next(lines) == "one"
-        next(lines)
+        advance(seconds)
+        with pytest.raises(UserError, match=f"^{problem}"):
+            next(lines)
 
 
 def test_a_failure_is_raised_after_the_lines(program: Path) -> None:

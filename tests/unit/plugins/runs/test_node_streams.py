@@ -14,7 +14,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.contract.schema i
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers, node_program
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs.node_program import Way
 
-from tests.unit.plugins.runs.connection_kit import Connection, lines_of
+from tests.unit.plugins.runs.connection_kit import Connection, lines_of, stop_clock
 
 HERE = Way("n")
 ALIVE = ["-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4"]
@@ -135,20 +135,30 @@ def test_a_host_is_reached_by_the_written_configuration(ssh: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "seconds", "content", "problem"),
     [
-        ("echo 12; echo 34", 20, ["12"], "n sends far more"),
-        ("echo 12; echo no >&2; exit 1", 20, ["12"], "n: no"),
-        ("echo 12; sleep 20", 1.1, ["12"], "n did not answer completely in time."),
-        ("exit 255", 20, [], "The connection to n was lost: it ended with 255 and printed no reason"),
+        ("echo 12; until [ -e {read} ]; do sleep 0.05; done; echo 34", 0, ["12"], "n sends far more"),
+        ("echo 12; echo no >&2; exit 1", 0, ["12"], "n: no"),
+        ("echo 12; exec sleep 600", 21, ["12"], "n did not answer completely in time."),
+        ("exit 255", 0, [], "The connection to n was lost: it ended with 255 and printed no reason"),
     ],
 )
 def test_what_has_come_counts_however_the_host_behaves(
-    ssh: Path, command: str, seconds: float, content: list[str], problem: str
+    ssh: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    seconds: float,
+    content: list[str],
+    problem: str,
 ) -> None:
-    seen: list[str] = []
-    way = Way.of_config("/c", "n")
-    with pytest.raises(UserError, match=f"^{problem}"), lines_of(way, command, limit=5, seconds=seconds) as lines:
-        seen.extend(lines)
-    assert seen in (content, [])
+    advance = stop_clock(monkeypatch)
+    received: list[str] = []
+    way, script = Way.of_config("/c", "n"), command.format(read=tmp_path / "read")
+    with pytest.raises(UserError, match=f"^{problem}"), lines_of(way, script, limit=5, seconds=20) as lines:
+        for line in lines:
+            received.append(line)
+            (tmp_path / "read").touch()
+            advance(seconds)
+    assert received == content
 
 
 def test_what_is_no_utf_8_is_no_exception(ssh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
