@@ -26,7 +26,7 @@ T = TypeVar("T")
 SCENARIO = os.environ["MOLECULE_SCENARIO_NAME"]
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "machines", SCENARIO)
 ZONE, REGION = "us-east-1a", "us-east-1"
-SECONDS = 60
+SECONDS = 120
 
 ec2, efs = (boto3.client(service, REGION, config=observer_config()) for service in ("ec2", "efs"))
 

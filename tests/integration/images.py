@@ -23,7 +23,7 @@ def image_after(script: str, cloud: Cloud, base: str, name: str) -> str:
     try:
         wait_for(lambda: state("stopped"), 120, "the script of the machine")
         image = str(ec2.create_image(InstanceId=instance[0], Name=name)["ImageId"])
-        wait_for(available, 60, "the image")
+        wait_for(available, 120, "the image")
     finally:
         ec2.terminate_instances(InstanceIds=instance)
     return image

@@ -189,7 +189,7 @@ def marked(cloud: Cloud) -> Iterator[None]:
         yield
     finally:
         del cloud.variables[RUN]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while left := _with(f"{RUN}={mark}".encode()):
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):

@@ -133,13 +133,13 @@ class Runs:
         return shown
 
     def running(self, run_id: str) -> None:
-        wait_for(lambda: self.show(run_id)["state"] == "running", 40, f"{run_id} runs")
+        wait_for(lambda: self.show(run_id)["state"] == "running", 120, f"{run_id} runs")
 
     def counting(self, run_id: str, starts: int = 1, process: str = "worker0") -> None:
         """It has a checkpoint, and its log, which is written every few seconds, tells of so many starts."""
         look = f"ls {self.root}/{run_id}/checkpoints"
-        wait_for(lambda: "1" in self.cluster.says(MASTER, look).split(), 40, f"{run_id} has a checkpoint")
-        wait_for(lambda: len(self.counted(run_id, process)) >= starts, 40, f"start {starts} of {run_id} is in its log")
+        wait_for(lambda: "1" in self.cluster.says(MASTER, look).split(), 120, f"{run_id} has a checkpoint")
+        wait_for(lambda: len(self.counted(run_id, process)) >= starts, 120, f"start {starts} of {run_id} is in its log")
 
     def wait(self, run_id: str) -> int:
         return self.ask("wait", run_id).returncode

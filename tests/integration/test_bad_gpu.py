@@ -43,9 +43,9 @@ def test_a_node_whose_gpu_fails_is_held_until_it_boots_and_the_run_goes_on_with_
     runs.counting(run_id)
     # The machine is a container without that device, so a file takes its place until it boots.
     cluster.says(WORKER, f"echo '{XID}' | sudo tee /dev/kmsg && sudo pkill -f '[c]ounts.py'")
-    wait_for(lambda: "1 more node must be ready" in runs.show(run_id)["reason"], 60, "the run waits for an operator")
+    wait_for(lambda: "1 more node must be ready" in runs.show(run_id)["reason"], 120, "the run waits for an operator")
     assert HELD in runs.show(run_id)["reason"]
-    wait_for(lambda: state_of(cluster) == "held", 60, "the member list names the node as held")
+    wait_for(lambda: state_of(cluster) == "held", 120, "the member list names the node as held")
     status = " ".join(cluster.play("status.yml").output.split())
     (instance,) = cluster.in_service("workers")
     cure = (

@@ -52,7 +52,7 @@ def allowed_actions(cluster: Cluster, role: str) -> set[str]:
 def test_members_need_all_that_their_policies_allow(training_cluster: Cluster) -> None:
     runs = Runs(training_cluster)
     run_id = runs.start("counts.py", "100000")
-    wait_for(training_cluster.used, 60, "the run's nodes are tagged")
+    wait_for(training_cluster.used, 120, "the run's nodes are tagged")
     assert runs.ask("stop", run_id).returncode == 0
     # What a machine does that stages a data set from a bucket: here it finds none.
     bucket = json.loads(training_cluster.says(NODES[0], "cat /etc/deeplearning/cluster.json"))["bucket"]
@@ -87,7 +87,7 @@ def test_a_training_outlives_its_master_and_a_worker_with_nobody_involved(
     runs, view = Runs(training_cluster), ClusterView(training_cluster)
     run_id = start_training(runs, "--max-steps", "400", "--checkpoint-steps", "20")
     checkpoints = view.run_file(run_id, "checkpoints")
-    wait_for(lambda: len(list(checkpoints.glob("epoch-*"))) > 1, 60, f"{run_id} has checkpoints")
+    wait_for(lambda: len(list(checkpoints.glob("epoch-*"))) > 1, 120, f"{run_id} has checkpoints")
     before = view.instances()
     lost = {before[name] for name in names}
     for instance in lost:
@@ -147,7 +147,7 @@ def test_a_split_network_and_a_deleted_list_change_no_member(training_cluster: C
         assert localcloud("fault", "cut", instance).returncode == 0
     path = view.published_path
     path.unlink()
-    wait_for(path.exists, 60, "the master publishes it again, alone")
+    wait_for(path.exists, 120, "the master publishes it again, alone")
     assert [localcloud("fault", "mend", instance).returncode for instance in workers] == [0, 0]
     wait_for(view.is_complete, 120, "the workers use the new list")
     after = view.published()

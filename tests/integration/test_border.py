@@ -73,7 +73,7 @@ def hostile_master(training_cluster: Cluster) -> Iterator[Cluster]:
             ("/usr/local/bin/base64", HOSTILE_BASE64),
         ):
             words = [*cluster.ssh_words(MASTER), f"sudo install -m 755 /dev/stdin {path}"]
-            subprocess.run(words, input=content.encode(), check=True, timeout=30)
+            subprocess.run(words, input=content.encode(), check=True, timeout=120)
         cluster.says(MASTER, f"mkdir -p /efs/runs/{cluster.name}/evil && echo > /efs/runs/{cluster.name}/evil/run.json")
         yield cluster
     finally:
@@ -151,7 +151,7 @@ def agent(training_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterato
         try:
             words, variables = ("ssh-add", "-q", folder / "key"), {**os.environ, "SSH_AUTH_SOCK": str(socket)}
             # Its socket exists before it listens.
-            wait_for(lambda: command(*words, env=variables).returncode == 0, 10, "the agent takes the key")
+            wait_for(lambda: command(*words, env=variables).returncode == 0, 120, "the agent takes the key")
             monkeypatch.setitem(training_cluster.cloud.variables, "SSH_AUTH_SOCK", str(socket))
             yield socket
         finally:
@@ -172,7 +172,7 @@ def test_no_agent_and_no_login_of_git_reaches_a_node_for_a_run(
             assert cluster.says(node, AGENTS) == ""
         assert cluster.says(MASTER, f"ls -A /efs/runs/{cluster.name}/cloned-here/code") == "train.py"
         log = f"cat /efs/runs/{cluster.name}/cloned-here/logs/*.worker0.log"
-        wait_for(lambda: "agent None" in cluster.ssh(MASTER, log).stdout, 60, "the script has no agent either")
+        wait_for(lambda: "agent None" in cluster.ssh(MASTER, log).stdout, 120, "the script has no agent either")
         assert playing.poll() is None
     stopped = cluster.play("stop.yml", run_id="cloned-here")
     assert stopped.code == 0, json.dumps(stopped.output[-2000:])

@@ -150,7 +150,7 @@ def fill_disk_of_a_core_node(cluster: Cluster) -> str:
     node = wait_for(core_nodes, 500, "a core node runs")[0]
     fill = "mkdir -p /opt/deeplearning && mount -t tmpfs -o size=64k full /opt/deeplearning"
     wait_for(
-        lambda: localcloud("exec", node, "--", "sh", "-c", fill).returncode == 0, 60, f"the disk of {node} is full"
+        lambda: localcloud("exec", node, "--", "sh", "-c", fill).returncode == 0, 120, f"the disk of {node} is full"
     )
     return node
 

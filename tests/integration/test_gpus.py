@@ -69,12 +69,12 @@ def test_a_run_waits_for_gpu_memory_and_then_names_node_gpu_and_process(cluster:
     held = f"{WORKER}: its GPU 1 holds memory of process {pid}"
     report(cluster, WORKER, f"1.processes {pid}:1024")
     refused = runs.start("sleeps.py")
-    wait_for(lambda: held in runs.show(refused)["reason"], 60, "it waits")
+    wait_for(lambda: held in runs.show(refused)["reason"], 120, "it waits")
     assert runs.wait(refused) == 1
     assert held in runs.show(refused)["result"]["sentence"]
 
     waiting = runs.start("sleeps.py")
-    wait_for(lambda: held in runs.show(waiting)["reason"], 60, "it waits")
+    wait_for(lambda: held in runs.show(waiting)["reason"], 120, "it waits")
     report(cluster, WORKER, "1.processes ")
     runs.running(waiting)
     assert runs.ask("stop", waiting).returncode == 0

@@ -13,7 +13,7 @@ from tests.integration.runs import MASTER, Runs
 from tests.integration.succession import Succession
 
 WORKERS = ("deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3")
-SECONDS = 90
+SECONDS = 120
 """Prometheus reads every 15 seconds, and so does the timer of the runs' figures."""
 
 

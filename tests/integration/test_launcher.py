@@ -82,12 +82,12 @@ def test_each_process_runs_where_it_is_planned_and_its_lines_are_its_own(runs: R
 
 def test_a_stopped_run_ends_by_sigterm_on_every_node(runs: Runs) -> None:
     run_id = runs.start("hears.py", processes_per_node=2)
-    wait_for(lambda: all("ready" in runs.log(run_id, f"worker{rank}") for rank in range(6)), 60, "all are ready")
+    wait_for(lambda: all("ready" in runs.log(run_id, f"worker{rank}") for rank in range(6)), 120, "all are ready")
     assert runs.ask("stop", run_id).returncode == 0
     assert runs.show(run_id)["state"] == "stopped"
     assert runs.left(run_id, NODES) == []
     look = f"cat {runs.root}/{run_id}/signal-*"
-    wait_for(lambda: runs.cluster.says(MASTER, look) == "SIGTERM" * 6, 20, "each process has had the signal")
+    wait_for(lambda: runs.cluster.says(MASTER, look) == "SIGTERM" * 6, 120, "each process has had the signal")
 
 
 def test_a_process_that_a_signal_ends_is_named_with_it(runs: Runs) -> None:

@@ -23,7 +23,7 @@ VARIABLES = {
     "DEEPLEARNING_WORKER_GPU_COUNT": "0",
     "EFS_MOUNT": "/efs",
 }
-APPLIED_SECONDS = 60
+APPLIED_SECONDS = 120
 OPERATOR = "198.51.100.1"
 """The operator's address, as machines see it."""
 
@@ -135,7 +135,7 @@ def test_after_a_reboot_all_is_back(cluster: Cluster) -> None:
         seen = cluster.ssh(node, "systemctl show -P UserspaceTimestamp")
         return seen.returncode == 0 and seen.stdout.strip() != before
 
-    wait_for(back, 60, "it comes back")
+    wait_for(back, 120, "it comes back")
     assert cluster.says(node, "findmnt -n -o TARGET /efs") == "/efs"
     seen = dict(line.split("=", 1) for line in cluster.says(node, "env").splitlines() if "=" in line)
     assert seen.items() >= VARIABLES.items()

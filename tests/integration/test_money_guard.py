@@ -50,7 +50,7 @@ def test_a_cluster_with_a_ttl_of_two_minutes_ends_and_its_run_resumes_when_it_is
         play(cluster, "playbooks/provision.yml", cluster_ttl_hours=TWO_MINUTES)
 
         folder = f"{runs.root}/{run_id}"
-        wait_for(lambda: cluster.ssh(MASTER, f"ls {folder}/checkpoint-request.json").returncode == 0, 60, "a request")
+        wait_for(lambda: cluster.ssh(MASTER, f"ls {folder}/checkpoint-request.json").returncode == 0, 120, "a request")
         greeting = cluster.ssh(MASTER, "", "-tt", input="exit\n").stdout
         assert "All machines of this cluster end at" in greeting, greeting
         wait_for(lambda: runs.show(run_id)["state"] == "recovering", 500, "the run is stopped before the end")
@@ -73,10 +73,10 @@ def test_a_cluster_with_a_frozen_master_ends_after_its_idle_minutes_though_a_run
         play(cluster, "site.yml")
         runs = Runs(cluster)
         runs.counting(runs.start("counts.py", "100000"))
-        wait_for(lambda: len(cluster.used()) == 2, 60, "both nodes are in use")
+        wait_for(lambda: len(cluster.used()) == 2, 120, "both nodes are in use")
         # While the run works, the master postpones the end.
         first = idle_end(cluster)
-        wait_for(lambda: idle_end(cluster) > first, 90, "the end is postponed")
+        wait_for(lambda: idle_end(cluster) > first, 120, "the end is postponed")
         # Otherwise Auto Scaling could replace the master before.
         scaling = cluster.cloud.client("autoscaling")
         for group in (f"{name}-master", f"{name}-workers"):

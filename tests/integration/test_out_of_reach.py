@@ -48,7 +48,7 @@ def test_the_screen_shows_the_load_of_members_and_a_master_that_ssh_cannot_reach
     )
     load = "sudo deeplearning members load --json"
     try:
-        wait_for(lambda: json.loads(cluster.says(NODES[1], load))["logins"] == 1, 30, "one login")
+        wait_for(lambda: json.loads(cluster.says(NODES[1], load))["logins"] == 1, 120, "one login")
     finally:
         terminal.kill()
         terminal.wait()

@@ -109,7 +109,7 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
     refused = runs.create("sleeps.py", nodes=1, busy="refuse")
     assert refused.returncode == 2 and f"deeplearning-worker1 (run {one})" in refused.stderr
     waiting = runs.start("sleeps.py", nodes=1)
-    wait_for(lambda: "in use" in runs.show(waiting)["reason"], 20, "the third waits")
+    wait_for(lambda: "in use" in runs.show(waiting)["reason"], 120, "the third waits")
 
     assert runs.ask("stop", two).returncode == 0
     assert runs.left(two, NODES) == []
@@ -122,12 +122,13 @@ def test_runs_are_stopped_one_by_one_and_share_no_node(runs: Runs) -> None:
 
 def test_processes_save_before_a_run_is_stopped(runs: Runs) -> None:
     """For longer than the unit of a supervisor may take to stop (TimeoutStopSec), if it does not ask for more."""
-    run_id = runs.start("saves.py", "18", nodes=2, stop_seconds=60)
-    wait_for(lambda: "ready" in runs.log(run_id, "worker0"), 40, "it handles the signal")
+    run_id = runs.start("saves.py", "18", nodes=2, stop_seconds=300)
+    wait_for(lambda: "ready" in runs.log(run_id, "worker0"), 120, "it handles the signal")
     runs.running(run_id)
     started = time.monotonic()
     assert runs.ask("stop", run_id).returncode == 0
-    assert 18 < time.monotonic() - started < 50
+    # It waits until they have saved, and not for the rest of their time.
+    assert 18 < time.monotonic() - started < 250
     shown = runs.show(run_id)
     assert (shown["state"], shown["checkpoints"]) == ("stopped", ["saved"])
     assert runs.left(run_id, NODES) == []
@@ -145,9 +146,9 @@ def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs
     cluster.says(MASTER, f"sudo cp {LIMITS} /tmp/limits.py && sudo sed -i '{SHORTER}' {LIMITS}")
     try:
         run_id = runs.start("meets.py")
-        wait_for(lambda: ((runs.show(run_id)["progress"] or {}).get("step") or 0) > 5, 60, "it trains")
+        wait_for(lambda: ((runs.show(run_id)["progress"] or {}).get("step") or 0) > 5, 120, "it trains")
         cluster.says(NODES[1], is_rank.format("STOP"))
-        wait_for(lambda: runs.show(run_id)["state"] == "stalled", 90, "it is stalled")
+        wait_for(lambda: runs.show(run_id)["state"] == "stalled", 120, "it is stalled")
         (silent,) = runs.show(run_id)["stall"]["silent"]
         assert (silent["node"], silent["rank"], silent["what"]) == (NODES[1], 1, "stopped by a signal")
         status = cluster.play("status.yml")
@@ -155,9 +156,9 @@ def test_a_stopped_rank_of_three_is_named_with_what_its_machines_cost(runs: Runs
         assert "worker 1 on deeplearning-worker2 (stopped by a signal)" in status.output
         assert " USD an hour" in status.output.partition(f"Run {run_id} is stalled")[2].splitlines()[0]
         for process, expected in (("worker0", "in all_reduce"), ("worker1", "stopped by a signal")):
-            wait_for(lambda process=process, expected=expected: expected in runs.log(run_id, process), 20, expected)
+            wait_for(lambda process=process, expected=expected: expected in runs.log(run_id, process), 120, expected)
         cluster.says(NODES[1], is_rank.format("CONT"))
-        wait_for(lambda: runs.show(run_id)["state"] == "running", 60, "it continues")
+        wait_for(lambda: runs.show(run_id)["state"] == "running", 120, "it continues")
         assert runs.show(run_id)["stalled_seconds"] >= 8
         assert runs.ask("stop", run_id).returncode == 0
         assert runs.show(run_id)["result"]["stalled_seconds"] >= 8
@@ -181,7 +182,7 @@ def test_a_run_does_not_need_whoever_follows_it_nor_that_the_master_stays_up(run
         following.kill()
     runs.counting(run_id, process="worker1")
     runs.cluster.ssh(MASTER, "sudo systemctl reboot --force")
-    wait_for(lambda: runs.cluster.ssh(MASTER, "test -e /efs/runs").returncode == 0, 60, "the master is back")
-    ended = wait_for(lambda: runs.show(run_id)["result"], 90, "the run ends")
+    wait_for(lambda: runs.cluster.ssh(MASTER, "test -e /efs/runs").returncode == 0, 120, "the master is back")
+    ended = wait_for(lambda: runs.show(run_id)["result"], 120, "the run ends")
     assert (ended["state"], runs.causes(run_id)) == ("finished", ["lost", "finished"]), ended
     assert runs.counted(run_id, "worker1")[0] == (0, 3)

@@ -104,7 +104,7 @@ def test_tensorboard_shows_the_curves_through_the_tunnel_that_is_printed(cluster
     with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
         try:
             query = f"{address}/data/plugin/scalars/scalars?run=.&tag=val_accuracy"
-            points = json.loads(wait_for(lambda: page(query), 30, "TensorBoard has read the run's events"))
+            points = json.loads(wait_for(lambda: page(query), 120, "TensorBoard has read the run's events"))
         finally:
             tunnel.send_signal(signal.SIGINT)
     expected = [(line["step"], pytest.approx(line["val_accuracy"])) for line in curve(cluster, trained)]
@@ -125,7 +125,7 @@ def test_the_status_page_shows_members_and_the_run_through_the_tunnel_that_is_pr
     (command,) = re.findall(r"ssh -F [^\"\n]+ deeplearning-master", played.output)
     with subprocess.Popen(shlex.split(command), cwd=cluster.cloud.folder, stdin=subprocess.DEVNULL) as tunnel:
         try:
-            wait_for(lambda: page(address), 30, "the tunnel is open")
+            wait_for(lambda: page(address), 120, "the tunnel is open")
             # Nodes write their load once a minute.
             row = r"<tr><td>deeplearning-worker3</td>.* of \d+"
             wait_for(lambda: re.search(row, page(address)), 150, "all members have written their load")

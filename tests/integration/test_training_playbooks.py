@@ -263,9 +263,9 @@ def test_the_files_of_a_run_come_to_this_machine_and_resume_after_an_interruptio
         assert not to.exists()
         part = to / ".partial/model/model/large"
         with cluster.playing("playbooks/get.yml", **get):
-            wait_for(lambda: part.exists() and part.stat().st_size > 1 << 20, 60, "the file begins to arrive")
+            wait_for(lambda: part.exists() and part.stat().st_size > 1 << 20, 120, "the file begins to arrive")
         sending = ("pgrep", "-f", f"[r]un send {run}")
-        wait_for(lambda: command(*sending).returncode == 1, 30, "the interrupted transfer has ended")
+        wait_for(lambda: command(*sending).returncode == 1, 120, "the interrupted transfer has ended")
         assert 1 << 20 < part.stat().st_size < large
         got = cluster.play("playbooks/get.yml", **get)
         assert got.code == 0 and "All were compared by SHA-256." in message(got), got.output[-3000:]
@@ -525,14 +525,14 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
         ran = own(cluster, script, script_args=["--stay"], run_id=run, detach=True, nodes=nodes)
         assert ran.code == 0, ran.output[-3000:]
     look = "deeplearning run show second --json"
-    wait_for(lambda: '"running"' in cluster.says(MASTER, look), 60, "the second run is under way")
+    wait_for(lambda: '"running"' in cluster.says(MASTER, look), 120, "the second run is under way")
     assert re.search(r"second +running", cluster.play("status.yml", run_id="all").output)
     refused = own(cluster, script, nodes=[MASTER], on_busy="refuse", run_id="third")
     assert refused.code == 2
     assert "in use: deeplearning-worker1 (run first): stop that run, or let this one wait" in message(refused)
     assert cluster.ssh(MASTER, "deeplearning run show third").returncode == 2
     used = {"deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3"}
-    wait_for(lambda: cluster.used() == used, 60, "the nodes of both runs are tagged")
+    wait_for(lambda: cluster.used() == used, 120, "the nodes of both runs are tagged")
     stopped = cluster.play("stop.yml", run_id="second")
     assert stopped.code == 0 and "run second was stopped" in stopped.output
     for node in ("deeplearning-worker2", "deeplearning-worker3"):
@@ -542,7 +542,7 @@ def test_a_run_goes_on_alone_is_looked_at_and_stopped_and_nothing_of_it_is_left(
     again = cluster.play("follow.yml", run_id="first", output=True)
     assert again.code == 0 and "run first was stopped" in again.output
     assert "worker 0 | began to stay" in message(again), again.output[-3000:]
-    wait_for(lambda: not cluster.used(), 60, "no node is in use any more")
+    wait_for(lambda: not cluster.used(), 120, "no node is in use any more")
 
 
 def test_in_check_mode_nothing_starts(cluster: Cluster, script: str) -> None:

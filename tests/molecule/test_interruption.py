@@ -25,7 +25,7 @@ def clean_machine() -> Iterator[None]:
     before = traces()
     try:
         yield
-        wait_for(lambda: not guards(), 90, "the guard ends")
+        wait_for(lambda: not guards(), 120, "the guard ends")
         assert traces() == before
     finally:
         localcloud("down")
@@ -73,7 +73,7 @@ def launched() -> bool:
 
 def test_a_run_that_is_killed_while_the_local_cloud_starts_leaves_nothing() -> None:
     with molecule("test", "-s", SCENARIO) as process:
-        wait_for(starting, 60, "the local cloud starts")
+        wait_for(starting, 120, "the local cloud starts")
         process.kill()
         process.communicate(timeout=60)
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_while_the_local_cloud_starts_leaves_nothing() -> N
 @pytest.mark.long
 def test_the_run_after_an_interrupted_one_waits_until_that_is_cleaned_up() -> None:
     with molecule("test", "-s", SCENARIO) as process:
-        wait_for(launched, 60, "the machine runs")
+        wait_for(launched, 120, "the machine runs")
         # As Ctrl-C in a terminal does, to the whole group.
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=60)

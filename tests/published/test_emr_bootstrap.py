@@ -47,7 +47,7 @@ def test_it_mounts_the_file_system_on_each_node_and_takes_the_member_list_from_r
     # chown -R makes all of it hadoop's. The other cluster's nodes accept no such list, and keep theirs.
     before = emr_cluster.members()["members"]
     refused = "/efs/.deeplearning belongs to hadoop and has to be a folder of root"
-    wait_for(lambda: refused in emr_cluster.ssh(MASTER, PUBLISH).stderr, 30, "the master refuses the folder")
+    wait_for(lambda: refused in emr_cluster.ssh(MASTER, PUBLISH).stderr, 120, "the master refuses the folder")
     assert emr_cluster.members()["members"] == before
     emr_cluster.says(MASTER, f"{owner_remedy()} && {PUBLISH}")
     assert emr_cluster.members()["members"] == before

@@ -69,4 +69,4 @@ def test_a_notebook_runs_on_the_master_and_is_reached_through_a_tunnel(
             assert answer("elsewhere.example", "/api/status") == 403
         finally:
             tunnel.send_signal(signal.SIGTERM)
-    wait_for(lambda: cluster.ssh(MASTER, "pgrep -f '[j]upyter-lab'").returncode == 1, 60, "Jupyter has ended")
+    wait_for(lambda: cluster.ssh(MASTER, "pgrep -f '[j]upyter-lab'").returncode == 1, 120, "Jupyter has ended")

@@ -19,7 +19,7 @@ END
 def wait_for_user_data(network: Network, machine: str, result: str, via: str | None = None) -> str:
     """What the script has written."""
     return wait_for(
-        lambda: network.ssh(machine, f"cat {result}", via=via).stdout, 30, f"user data has run in {machine}"
+        lambda: network.ssh(machine, f"cat {result}", via=via).stdout, 120, f"user data has run in {machine}"
     )
 
 
@@ -33,7 +33,7 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
     group = network.scaling_group(2, template)
     (bastion,) = network.launch()
 
-    members = wait_for(lambda: ids if len(ids := cloud.in_service(group)) == 2 else None, 30, "two in service")
+    members = wait_for(lambda: ids if len(ids := cloud.in_service(group)) == 2 else None, 120, "two in service")
     for member in members:
         network.wait_for_ssh(member, via=bastion)
         who = wait_for_user_data(network, member, "/tmp/who.json", via=bastion)
@@ -52,7 +52,7 @@ def test_a_private_group_behind_a_bastion_keeps_its_size(network: Network) -> No
             if len(cloud.in_service(group)) == 2
             else []
         ),
-        40,
+        120,
         "a replacement in service",
     )
     assert cloud.instance(members[0])["State"]["Name"] == "terminated"
@@ -69,18 +69,18 @@ def test_capacity_that_is_missing_is_said_and_filled_when_it_comes(network: Netw
     # A type of its own: what other tests' machines give back when they end is not for this one.
     assert localcloud("fault", "capacity", "1", "--type", "t3.nano", "--zone", "us-east-1a").returncode == 0
     group = network.scaling_group(2, network.template(InstanceType="t3.nano"))
-    wait_for(lambda: len(cloud.in_service(group)) == 1, 30, "one in service")
+    wait_for(lambda: len(cloud.in_service(group)) == 1, 120, "one in service")
 
     def failed() -> list[str]:
         result = cloud.autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
         return [activity["StatusMessage"] for activity in result if activity["StatusCode"] == "Failed"]
 
-    messages = wait_for(failed, 20, "an activity that says why")
+    messages = wait_for(failed, 120, "an activity that says why")
     assert "sufficient t3.nano capacity in the Availability Zone you requested (us-east-1a)" in messages[0]
     assert cloud.group(group)["DesiredCapacity"] == 2
 
     assert localcloud("fault", "clear").returncode == 0
-    wait_for(lambda: len(cloud.in_service(group)) == 2, 60, "the second in service")
+    wait_for(lambda: len(cloud.in_service(group)) == 2, 120, "the second in service")
 
 
 def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network) -> None:
@@ -105,13 +105,13 @@ def test_a_launch_hook_holds_an_instance_until_somebody_answers(network: Network
             AutoScalingGroupName=group, LifecycleHookName="ready", InstanceId=name, LifecycleActionResult=result
         )
 
-    first = wait_for(waiting, 30, "an instance in Pending:Wait")
+    first = wait_for(waiting, 120, "an instance in Pending:Wait")
     assert cloud.instance(first)["State"]["Name"] == "running"
     answer(first, "ABANDON")
-    second = wait_for(lambda: waiting(besides=first), 40, "a replacement in Pending:Wait")
-    wait_for(lambda: cloud.instance(first)["State"]["Name"] == "terminated", 20, "the abandoned one terminated")
+    second = wait_for(lambda: waiting(besides=first), 120, "a replacement in Pending:Wait")
+    wait_for(lambda: cloud.instance(first)["State"]["Name"] == "terminated", 120, "the abandoned one terminated")
     answer(second, "CONTINUE")
-    wait_for(lambda: cloud.in_service(group) == [second], 20, "the second in service")
+    wait_for(lambda: cloud.in_service(group) == [second], 120, "the second in service")
 
 
 def test_type_user_data_console_and_disk_of_a_machine(network: Network) -> None:
@@ -134,7 +134,7 @@ def test_type_user_data_console_and_disk_of_a_machine(network: Network) -> None:
         output = cloud.ec2.get_console_output(InstanceId=machine, Latest=True).get("Output", "")
         return str(output) if "END SSH HOST KEY KEYS" in output else ""
 
-    console = wait_for(console_text, 20, "host keys on the console")
+    console = wait_for(console_text, 120, "host keys on the console")
     assert met in console
     assert met in localcloud("console", machine).stdout
     done = localcloud("exec", machine, "--", "sh", "-c", "id -un; exit 3")
@@ -143,12 +143,12 @@ def test_type_user_data_console_and_disk_of_a_machine(network: Network) -> None:
     network.says(machine, "echo kept > kept && sync")
     before = _started(network, machine)
     cloud.ec2.reboot_instances(InstanceIds=[machine])
-    wait_for(lambda: _started(network, machine) not in ("", before), 40, "the machine came up again")
+    wait_for(lambda: _started(network, machine) not in ("", before), 120, "the machine came up again")
     assert network.says(machine, "cat kept") == "kept"
 
     # A machine that is shut down from inside is an instance that is stopped.
     network.ssh(machine, "sudo systemctl poweroff")
-    wait_for(lambda: cloud.instance(machine)["State"]["Name"] == "stopped", 30, "stopped from inside")
+    wait_for(lambda: cloud.instance(machine)["State"]["Name"] == "stopped", 120, "stopped from inside")
 
 
 def _started(network: Network, machine: str) -> str:

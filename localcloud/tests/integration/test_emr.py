@@ -104,4 +104,4 @@ def test_bootstrap_actions_run_as_hadoop_and_a_failed_one_ends_the_cluster(netwo
     assert log(cloud, bucket, bad, failed, "stderr") == "no luck on a core node\n"
 
     cloud.emr.terminate_job_flows(JobFlowIds=[good])
-    wait_for(lambda: status(cloud, good)["State"] == "TERMINATED", 60, "the cluster is terminated")
+    wait_for(lambda: status(cloud, good)["State"] == "TERMINATED", 120, "the cluster is terminated")

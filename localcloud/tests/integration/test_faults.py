@@ -21,18 +21,18 @@ def test_a_machine_that_is_frozen_thawed_and_killed(network: Network) -> None:
         result = ec2.describe_instance_status(InstanceIds=[machine])["InstanceStatuses"]
         return str(result[0]["InstanceStatus"]["Status"])
 
-    wait_for(lambda: status() == "ok", 30, "status ok")
+    wait_for(lambda: status() == "ok", 120, "status ok")
     assert localcloud("fault", "freeze", machine).returncode == 0
     assert in_force() == ["frozen"]
-    wait_for(lambda: status() == "impaired", 30, "status impaired")
+    wait_for(lambda: status() == "impaired", 120, "status impaired")
     assert network.ssh(machine, "true", timeout=20).returncode != 0
     assert localcloud("fault", "thaw", machine).returncode == 0
-    wait_for(lambda: network.ssh(machine, "true").returncode == 0, 20, "thawed")
+    wait_for(lambda: network.ssh(machine, "true").returncode == 0, 120, "thawed")
     assert in_force() == []
 
     # One that dies is an instance that fails.
     assert localcloud("fault", "kill", machine).returncode == 0
-    wait_for(lambda: network.cloud.instance(machine)["State"]["Name"] == "terminated", 20, "terminated")
+    wait_for(lambda: network.cloud.instance(machine)["State"]["Name"] == "terminated", 120, "terminated")
     assert network.cloud.instance(machine)["StateReason"]["Code"] == "Server.InternalError"
 
 

@@ -68,4 +68,4 @@ def test_a_machine_may_do_what_its_role_may_while_its_credentials_last(network: 
     assert localcloud("fault", "expire", first).returncode == 0
     assert "ExpiredToken" in network.ssh(first, who).stderr
     assert localcloud("fault", "clear").returncode == 0
-    wait_for(lambda: network.ssh(first, who).returncode == 0, 20, "credentials are good again")
+    wait_for(lambda: network.ssh(first, who).returncode == 0, 120, "credentials are good again")

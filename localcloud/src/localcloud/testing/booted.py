@@ -350,7 +350,7 @@ class Network:
             options += ["-o", f"ProxyCommand={hop}"]
         return command("ssh", *options, f"{user}@{self.address(name)}", *words, timeout=timeout, **more)
 
-    def wait_for_ssh(self, name: str, via: str | None = None, seconds: float = 60) -> None:
+    def wait_for_ssh(self, name: str, via: str | None = None, seconds: float = 120) -> None:
         """Wait until an instance accepts a login."""
         wait_for(lambda: self.ssh(name, "true", via=via).returncode == 0, seconds, f"ssh to {name}")
 
