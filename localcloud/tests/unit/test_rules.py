@@ -595,15 +595,21 @@ def test_an_unknown_condition_is_refused_in_policies_of_resources_too(aws: Aws) 
         )
 
 
-def test_it_costs_next_to_nothing(aws: Aws) -> None:
+def test_it_costs_little_compared_with_the_call(aws: Aws) -> None:
     """Most calls are an operator's, who may do everything."""
     operator = aws.cloud.credentials.resolve(aws.operator_key, None)[0]
     call = Call(aws.cloud, "ec2", "DescribeInstances", {}, REGION, operator)
-    rules.enforce(call, rules.required(call), "127.0.0.1")
-    started = time.process_time()
-    for _ in range(200):
-        rules.enforce(call, rules.required(call), "127.0.0.1")
-    assert (time.process_time() - started) / 200 < 0.001
+
+    def seconds(work: Callable[[], object]) -> float:
+        started = time.process_time()
+        for _ in range(20):
+            work()
+        return time.process_time() - started
+
+    checks = min(seconds(lambda: rules.enforce(call, rules.required(call), "127.0.0.1")) for _attempt in range(5))
+    client = aws("ec2")
+    calls = min(seconds(client.describe_instances) for _attempt in range(5))
+    assert checks < calls / 5, (checks, calls)
 
 
 def test_services_may_do_everything_but_what_a_role_does_not_trust_them_with(cloud: Cloud, aws: Aws) -> None:

@@ -76,7 +76,7 @@ def test_a_library_that_hangs(gpus: Gpus) -> None:
     gpus.set(count=8, gpu5_hang=1)
     started = time.monotonic()
     assert nvml.read(0.5) == Reading(error="NVIDIA's library gives no answer within 0.5 s")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 100 * 0.5
 
 
 def test_a_slow_driver_is_waited_for(gpus: Gpus) -> None:

@@ -108,7 +108,7 @@ def test_a_killed_module_does_not_go_on(forking: ForkingPython, tmp_path: Path) 
         client.stdin.close()
         pid = int(client.stdout.readline())
         client.send_signal(signal.SIGKILL)
-        wait_for(lambda: not alive(pid), 20, "the module ends")
+        wait_for(lambda: not alive(pid), 120, "the module ends")
 
 
 def test_the_server_ends_with_the_process_that_has_started_it(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ with ForkingPython(Path({str(tmp_path)!r})) as forking:
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     pid = int(done.stdout)
-    wait_for(lambda: not alive(pid), 20, "the server ends")
+    wait_for(lambda: not alive(pid), 120, "the server ends")
 
 
 def test_ansible_takes_it_for_its_own_python(forking: ForkingPython, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_ansible_takes_it_for_its_own_python(forking: ForkingPython, tmp_path: P
         "import time\n"
         "from ansible.module_utils.basic import AnsibleModule\n"
         "started = time.monotonic()\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
         "AnsibleModule({}).exit_json(seconds=time.monotonic() - started)\n"
     )
     play = tmp_path / "play.yml"
@@ -143,7 +143,7 @@ def test_ansible_takes_it_for_its_own_python(forking: ForkingPython, tmp_path: P
         "  connection: local\n"
         "  gather_facts: false\n"
         "  vars: {ansible_python_interpreter: '{{ ansible_playbook_python }}'}\n"
-        "  tasks: [{tried: , register: took}, {assert: {that: took.seconds < 30}}]\n"
+        "  tasks: [{tried: , register: took}, {assert: {that: took.seconds < 600 / 2}}]\n"
     )
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "ANSIBLE_PIPELINING": "1"}
     command = [*forking.ansible_playbook(), play]

@@ -30,14 +30,14 @@ def test_an_output_that_is_too_long_is_an_error_and_the_end_of_the_errors_is_kep
     assert len(done.stderr) == bounded_program.MOST_BYTES and done.stderr.endswith("\0the reason\n")
 
 
-@pytest.mark.parametrize("hangs", ["sleep 60", "sleep 60 & wait", "cat /dev/zero >&2", "exec sleep 60 >&- 2>&-"])
+@pytest.mark.parametrize("hangs", ["sleep 600", "sleep 600 & wait", "cat /dev/zero >&2", "exec sleep 600 >&- 2>&-"])
 def test_a_program_that_hangs_is_killed_with_its_children(hangs: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
         shell(f"echo $$ > {tmp_path}/pid; {hangs}", 3)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 600 / 2
     group = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and alive(group):
         time.sleep(0.01)
     assert not alive(group)
@@ -69,8 +69,8 @@ def test_a_program_that_cannot_be_killed_is_not_waited_for(
 
     monkeypatch.setattr(os, "killpg", refuse)
     with pytest.raises(subprocess.TimeoutExpired):
-        bounded_program.run([sys.executable, "-c", "import time; time.sleep(60)"], 0.3)
-    assert time.monotonic() - begun < 10
+        bounded_program.run([sys.executable, "-c", "import time; time.sleep(600)"], 0.3)
+    assert time.monotonic() - begun < 600 / 2
     (group,) = groups
     assert os.waitpid(group, os.WNOHANG) == (0, 0)
     kill(group, signal.SIGKILL)

@@ -332,7 +332,7 @@ def test_nothing_is_asked_at_a_terminal(serve: Callable[[str, str], GitServer]) 
     server, started = serve("served", "me:S3cr3t"), time.monotonic()
     with pytest.raises(UserError, match="could not read Username .*terminal prompts disabled"):
         clone(f"git+http://{server.address}/models.git@main:train.py")
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
 
 
 @pytest.mark.parametrize(
