@@ -498,6 +498,30 @@ def test_what_does_not_end_is_not_waited_for(run: Run, monkeypatch: pytest.Monke
         packages.install(made, archive, folder)
 
 
+@pytest.mark.parametrize(
+    ("manager", "release", "names"),
+    [
+        ("apt-get", "ID=debian", ["g++", "make", "python3.11-dev"]),
+        ("dnf", 'ID="amzn"', ["gcc-c++", "make", "python3.11-devel"]),
+    ],
+)
+def test_a_missing_compiler_is_installed_with_the_headers_of_the_environments_python(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str, release: str, names: list[str]
+) -> None:
+    """Debian has python3.11-dev, and no python3.11.2-dev."""
+    made, _archive, folder = run("vision")
+    assert made.marker["python"] == "3.11.2"
+    (tmp_path / "os-release").write_text(f"NAME=Linux\n{release}\n")
+    monkeypatch.setattr(packages, "Path", lambda _path: tmp_path / "os-release")
+    monkeypatch.setattr(packages.shutil, "which", lambda name: f"/usr/bin/{name}" if name == manager else None)
+    commands: list[tuple[str, ...]] = []
+    builder = packages.Builder(made, str(tmp_path), folder)
+    monkeypatch.setattr(builder, "run", lambda *argv: commands.append(argv))
+    builder.install_compiler()
+    assert manager in commands[-1] and "install" in commands[-1]
+    assert list(commands[-1][-4:]) == ["-y", *names]
+
+
 def test_another_environment_has_other_packages(run: Run) -> None:
     made, *_unused = run("vision")
     digests = {made.digest, replace(made, marker={**made.marker, "requirements_sha256": "1"}).digest}

@@ -287,6 +287,14 @@ def test_a_large_quota_needs_no_count_of_other_instances() -> None:
     assert planner.resolve(replace(FACTS, quotas=large, other_instances=None), cluster())["quotas"][0]["used"] == 0
 
 
+def test_a_quota_that_aws_does_not_list_hides_no_other() -> None:
+    """The master's is the first, and it is not known."""
+    settings = cluster(master_instance_type="m5.large", worker_min=20, worker_count=20)
+    facts = replace(FACTS, types={**FACTS.types, "m5.large": {**TYPE, "name": "m5.large", "vcpus": 2}})
+    (problem,) = machines.check_quotas(facts, settings)
+    assert problem.is_problem and "L-DB2E81BA" in problem.text
+
+
 @pytest.mark.parametrize(
     ("size", "store", "data_on", "problem"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.kinds import EVERYTHING, IN_ZONE
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resource_reader import (
     group_of,
@@ -21,7 +22,9 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.resources.resourc
     health_of,
     leftovers,
 )
-from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import ready, to_delete
+from ansible_collections.deeplearning.aws.plugins.plugin_utils.teardown.teardown import Deleting, ready, to_delete
+
+from tests.unit.conftest import Account
 
 
 def owned(*resources: Resource) -> ClusterResources:
@@ -128,6 +131,20 @@ def test_a_main_route_table_goes_with_its_vpc_and_not_by_itself(main_first: bool
     assert [resource.id for resource in to_delete(owned(*tables), keep=False)] == ["rtb-2", "rtb-3"]
     # AWS refuses to remove the association of a main route table.
     assert [table.facts["associations"] for table in tables] == [["rtbassoc-1"], ["rtbassoc-1"], []]
+
+
+def test_an_address_in_use_is_disassociated_before_it_is_released(aws: Account) -> None:
+    ec2 = aws.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    ec2.associate_address(AllocationId=address, NetworkInterfaceId=interface)
+    (listed,) = ec2.describe_addresses()["Addresses"]
+    Deleting(Aws("us-east-1")).delete(resource_of("address", listed, GROUPS))
+    assert ec2.describe_addresses()["Addresses"] == []
 
 
 OURS, SUBNETS = frozenset({"sg-ours"}), frozenset({"subnet-ours"})
