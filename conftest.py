@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
@@ -13,9 +14,11 @@ from tests.models import ORIGINS
 
 ROOT = Path(__file__).parent
 LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/")
+pytest_plugins = ["tests.history"]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootTests())
     # No test can reach the AWS account of the user who runs it: only what a test itself sets counts.
     for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
         del os.environ[name]
@@ -28,6 +31,33 @@ def pytest_configure() -> None:
     os.environ |= ORIGINS
     # `import ansible_collections.deeplearning.aws…` and loaders by full name find this checkout.
     init_plugin_loader([str(ROOT / "collections")])
+
+
+class RootTests:
+    """Leave out the tests with the marker `root` if the user is not root, and count them in the summary."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        left_out = [item for item in items if item.get_closest_marker("root")]
+        if os.geteuid() == 0 or not left_out:
+            return
+        items[:] = [item for item in items if not item.get_closest_marker("root")]
+        config.hook.pytest_deselected(items=left_out)
+        self.left_out = len(left_out)
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["left_out"] = self.left_out
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        # Each worker of pytest-xdist collects all tests. One that crashed has no output.
+        self.left_out = max(self.left_out, getattr(node, "workeroutput", {}).get("left_out", 0))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.left_out:
+            terminalreporter.write_line(f"{self.left_out} tests need root: not run")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
