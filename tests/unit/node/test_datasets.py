@@ -517,6 +517,7 @@ def shared(efs: Path) -> Iterator[Path]:
         yield mount
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("name", [".tiny.partial", ".tiny.lock", ".incoming", "tiny"])
 @pytest.mark.parametrize("kind", ["a folder", "a file", "a link"])
 def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kind: str) -> None:
@@ -538,6 +539,7 @@ def test_what_another_user_has_prepared_is_not_used(shared: Path, name: str, kin
     assert os.listdir(shared / "victim") == []
 
 
+@pytest.mark.root
 def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
     (shared / "data").rmdir()
     as_nobody((shared / "data").mkdir)
@@ -549,6 +551,7 @@ def test_a_root_that_belongs_to_another_user_is_not_used(shared: Path) -> None:
             begin()
 
 
+@pytest.mark.root
 def test_a_dataset_that_others_may_change_does_not_count(shared: Path) -> None:
     as_nobody(lambda: ((shared / "data/tiny").mkdir(), (shared / "data/tiny/one.bin").write_bytes(b"?" * 5000)))
     with pytest.raises(UserError, match="data/tiny belongs to nobody"):

@@ -143,6 +143,7 @@ def test_a_token_is_written_only_below_a_mount(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.root
 def test_a_token_shows_the_clock_offset_and_old_tokens_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_token_that_is_being_replaced_is_read_again(
     assert probes.missing_token_files(tmp_path, ["deeplearning-worker2"]) == []
 
 
+@pytest.mark.root
 def test_another_node_may_remove_an_old_token_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "ismount", lambda _path: True)
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
@@ -195,6 +197,7 @@ def test_nothing_behind_a_link_is_removed_or_written(tmp_path: Path, monkeypatch
     assert list(old.parent.iterdir()) == [old]
 
 
+@pytest.mark.root
 def test_a_link_in_place_of_a_token_is_replaced_and_its_target_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +212,7 @@ def test_a_link_in_place_of_a_token_is_replaced_and_its_target_stays(
     assert [path.name for path in folder.iterdir()] == ["deeplearning-worker2"]
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_no_token_is_not_waited_for(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path / "deeplearning-worker2", kind)

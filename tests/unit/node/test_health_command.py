@@ -448,6 +448,7 @@ def test_problems_are_named_shortly(error: Exception, text: str) -> None:
     assert probes.problem_of(error) == text
 
 
+@pytest.mark.root
 def test_a_young_token_of_another_check_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "ismount", lambda _path: True)
     other = tmp_path / "health/other"

@@ -26,6 +26,7 @@ print(json.dumps([*ids, os.umask(0), *(os.environ[name] for name in ("HOME", "US
 """
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("second", ["nobody", "root"])
 def test_root_becomes_the_user_for_good(second: str) -> None:
     """Others stay who they are: the second call changes nothing."""

@@ -152,6 +152,7 @@ def test_a_new_generation_replaces_names_and_keeps_foreign_lines(cluster: Cluste
     assert "10.0.0.7" not in hosts.read_text()
 
 
+@pytest.mark.root
 def test_folders_that_clusters_share_belong_to_root_after_any_creator(cluster: Cluster, worker: Node) -> None:
     """The user of another cluster may have another uid."""
     mount = Path(cluster.config.efs_mount)
@@ -551,6 +552,7 @@ def test_only_what_has_changed_is_reported(cluster: Cluster, worker: Node, monke
         assert (reported["state"], reported["log"]) == ("held", ["GPU 2 fell off the bus (Xid 79)"])
 
 
+@pytest.mark.root
 def test_a_list_that_does_not_exist_yet_is_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An NFS client caches a missing name: a new node would not see its first list for some time."""
     opened: list[str] = []
@@ -617,6 +619,7 @@ def emr_worker(cluster: Cluster) -> Node:
     return worker
 
 
+@pytest.mark.root
 def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Node) -> None:
     assert emr_worker.apply().changed
     assert emr_worker.text("/home/hadoop/worker_ip_file").split() == ["10.0.0.5", "10.0.0.13", "10.0.0.124"]
@@ -630,6 +633,7 @@ def test_old_scripts_for_emr_find_all_addresses_in_numeric_order(emr_worker: Nod
     assert not (emr_worker.root / "home/hadoop/worker_ip_file").exists()
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_root_does_not_follow_what_the_user_of_emr_puts_in_the_files_place(kind: str, emr_worker: Node) -> None:
     home = emr_worker.root / "home/hadoop"
@@ -660,6 +664,7 @@ def test_only_nodes_of_emr_have_the_file_of_old_scripts(worker: Node) -> None:
     assert not (worker.root / "home").exists()
 
 
+@pytest.mark.root
 def test_a_core_node_of_emr_cannot_pass_for_the_master(cluster: Cluster, emr_worker: Node) -> None:
     emr_worker.apply()
     # Its report has the same role as the master's.

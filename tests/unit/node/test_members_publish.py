@@ -688,6 +688,7 @@ def test_what_is_no_request_keeps_nothing_busy(cluster: Cluster, clock: list[flo
 REQUESTS = ".deeplearning/demo/check"
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("foreign", [".deeplearning", ".deeplearning/demo", REQUESTS])
 @pytest.mark.parametrize("kind", ["link", "folder"])
 def test_root_removes_nothing_where_another_user_prepared_the_folder_of_requests(

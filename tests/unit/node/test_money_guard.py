@@ -317,6 +317,7 @@ def test_a_run_is_asked_for_a_checkpoint_and_then_stopped_without_an_end(master:
     assert run.read("stop.json") is None and run.result() is None
 
 
+@pytest.mark.root
 def test_where_a_runs_folder_is_a_link_only_the_clusters_user_writes(
     master: Master, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -281,6 +281,7 @@ def test_nodes_of_another_run_are_waited_for_without_a_limit(world: World, monke
     assert len(world.slept) > 400 + 150
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     "kind", [*HOSTILE, '{"schema": 1, "nodes": [[]]}', '{"schema": 1, "nodes": 3}', "[" * 10**5, "[]"]
 )

@@ -34,6 +34,7 @@ def test_the_folder_is_created_for_this_user_alone_and_used_again(folder: Path) 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("prepared", ["another user's", "a link", "a link to nothing", "a file"])
 def test_a_folder_that_another_user_has_prepared_is_not_used(folder: Path, tmp_path: Path, prepared: str) -> None:
     other = tmp_path / "other"

@@ -119,6 +119,7 @@ def test_a_pointer_that_names_no_checkpoint_beside_it_counts_for_nothing(
     assert Folder(str(tmp_path)).checkpoints() == ["b", "a"]
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_pointer_that_training_code_has_prepared_is_not_followed(kind: str, tmp_path: Path) -> None:
     write(tmp_path, folder_of("a", "weights.bin") | folder_of("b", "weights.bin"))

@@ -423,6 +423,7 @@ def folder_of_all(path: str) -> None:
     os.makedirs(path)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("prepared", ["runs", "runs/c", "runs/c/.incoming"])
 def test_folders_that_another_user_has_created_are_refused(shared: Config, prepared: str) -> None:
     as_nobody(lambda: folder_of_all(f"{shared.efs_mount}/{prepared}"))
@@ -437,6 +438,7 @@ def test_folders_that_another_user_has_created_are_refused(shared: Config, prepa
             make()
 
 
+@pytest.mark.root
 def test_a_cluster_s_folder_of_another_user_next_to_ours_is_refused(shared: Config) -> None:
     folders.create_folder("r1", None, replace(shared, cluster="other"))
     root = f"{shared.efs_mount}/runs/c"
@@ -450,6 +452,7 @@ def test_a_cluster_s_folder_of_another_user_next_to_ours_is_refused(shared: Conf
     assert os.listdir(root) == ["r2"]
 
 
+@pytest.mark.root
 def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
     os.mkdir(f"{shared.efs_mount}/victim")
     as_nobody(lambda: os.symlink(f"{shared.efs_mount}/victim", f"{shared.efs_mount}/runs"))
@@ -458,6 +461,7 @@ def test_a_link_in_place_of_the_runs_is_refused(shared: Config) -> None:
     assert os.listdir(f"{shared.efs_mount}/victim") == []
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("name", ["runs", "mine"])
 def test_a_link_that_another_user_puts_there_in_between_changes_nothing_where_it_leads(
     shared: Config, monkeypatch: pytest.MonkeyPatch, name: str
@@ -492,6 +496,7 @@ def test_folders_of_an_older_release_are_closed(shared: Config, name: str) -> No
         assert not seen & 0o022 or (seen & 0o1000 and name in ("runs", "mine"))
 
 
+@pytest.mark.root
 def test_a_folder_of_ours_that_others_have_used_is_refused(shared: Config) -> None:
     incoming = f"{shared.efs_mount}/runs/c/.incoming"
     folders.create_incoming(incoming, shared)
@@ -502,6 +507,7 @@ def test_a_folder_of_ours_that_others_have_used_is_refused(shared: Config) -> No
             folders.create_incoming(incoming, shared)
 
 
+@pytest.mark.root
 def test_a_path_on_which_others_could_exchange_a_folder_is_refused(shared: Config) -> None:
     mount = shared.efs_mount
     as_nobody(lambda: folder_of_all(f"{mount}/theirs"))
@@ -539,6 +545,7 @@ def test_a_run_that_others_could_exchange_ends_with_a_sentence(
     assert f"{opened} has mode 0777" in result["sentence"]
 
 
+@pytest.mark.root
 def test_a_folder_of_another_user_in_a_run_s_place_is_not_written_to(
     shared: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,6 +593,7 @@ def test_a_folder_for_sent_code_that_cannot_be_created_is_a_sentence(shared: Con
         folders.create_incoming("/proc/mine/.incoming", shared)
 
 
+@pytest.mark.root
 def test_no_caller_creates_what_a_group_may_write(tmp_path: Path) -> None:
     with open_folder() as folder:
 

@@ -351,6 +351,7 @@ def test_of_many_new_lines_the_newest_are_read(tmp_path: Path, monkeypatch: pyte
     assert (reader.news() or {})["step"] == 100
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_no_file_of_metrics_is_left_out(kind: str) -> None:
     with open_folder() as folder:

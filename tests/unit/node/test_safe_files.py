@@ -20,6 +20,7 @@ def mount() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_only_a_regular_file_is_read_and_only_up_to_its_limit(mount: Path, kind: str) -> None:
     prepare(mount / "state.json", kind)
@@ -49,11 +50,13 @@ def test_complete_lines_are_read_without_those_that_no_record_has(mount: Path, m
     assert list(safe_files.lines(f"{mount}/x", 5)) == [b"one\n"]
 
 
+@pytest.mark.root
 def test_an_endless_file_has_no_lines(mount: Path) -> None:
     prepare(mount / "x", "endless")
     assert bounded(lambda: list(safe_files.lines(f"{mount}/x", 2**28))) == []
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["link", "folder", "link to a folder"])
 def test_a_folder_that_another_user_may_have_prepared_is_not_opened(mount: Path, depth: int, kind: str) -> None:
@@ -78,6 +81,7 @@ def test_a_folder_that_another_user_may_have_prepared_is_not_opened(mount: Path,
     assert os.listdir("/proc/self/fd") == before and not list(mount.glob("victim/load"))
 
 
+@pytest.mark.root
 def test_the_last_folder_is_created_on_request(mount: Path) -> None:
     (mount / "a").mkdir()
     with pytest.raises(FileNotFoundError), safe_files.open_folder(str(mount), f"{mount}/a/b"):

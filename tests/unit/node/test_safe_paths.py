@@ -41,6 +41,7 @@ def folder(path: Path, bits: int, owner: int = 0) -> Path:
     return path
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("create", "bits"),
     [
@@ -61,6 +62,7 @@ def test_a_folder_has_its_mode_whatever_the_umask(mount: Path, create: Callable[
             create(f"{mount}/file")
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("create", [safe_paths.own_folder, safe_paths.shared_folder])
 def test_a_name_with_a_final_slash_is_the_same_folder(mount: Path, create: Callable[[str], None]) -> None:
     (mount / "link").symlink_to(folder(mount / "real", 0o755))
@@ -68,6 +70,7 @@ def test_a_name_with_a_final_slash_is_the_same_folder(mount: Path, create: Calla
         create(f"{mount}/link/")
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("bits", "content", "own", "shared"),
     [
@@ -104,6 +107,7 @@ def test_an_open_folder_of_our_own_is_closed_if_others_put_nothing_into_it(
             assert mode(path) == bits
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(("owner", "target", "accepted"), [(0, NOBODY, True), (NOBODY, 0, False)])
 def test_a_link_is_its_own_owners_wherever_it_leads(mount: Path, owner: int, target: int, accepted: bool) -> None:
     (mount / "target").touch()
@@ -119,6 +123,7 @@ def test_a_link_is_its_own_owners_wherever_it_leads(mount: Path, owner: int, tar
             safe_paths.own_folder(str(path))
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("check", "message"),
     [
@@ -139,6 +144,7 @@ def test_a_folder_of_another_user_is_refused(mount: Path, check: Callable[[str],
     assert not isinstance(refusal.value, WrongKind)
 
 
+@pytest.mark.root
 def test_a_folder_may_belong_to_another_user_who_is_named(mount: Path) -> None:
     safe_paths.own_folder(str(folder(mount / "theirs", 0o755, NOBODY)), owner=NOBODY)
     # It is not ours to close.
@@ -146,6 +152,7 @@ def test_a_folder_may_belong_to_another_user_who_is_named(mount: Path) -> None:
         safe_paths.own_folder(str(folder(mount / "ours", 0o755)), owner=NOBODY)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("kind", ["link", "file"])
 @pytest.mark.parametrize(
     ("check", "example"), [(safe_paths.own_folder, "sudo mv {0} {0}.old"), (safe_paths.shared_folder, "sudo rm {0}")]
@@ -161,6 +168,7 @@ def test_what_is_no_folder_is_refused(mount: Path, check: Callable[[str], None],
     assert isinstance(refusal.value, WrongKind) is (kind == "file")
 
 
+@pytest.mark.root
 def test_the_way_to_a_folder_is_created_and_each_folder_on_it_checked(mount: Path) -> None:
     create_path(f"{mount}/a/b/c")
     assert [mode(mount / name) for name in ("a", "a/b", "a/b/c")] == [0o755] * 3
@@ -180,6 +188,7 @@ def test_the_way_to_a_folder_is_created_and_each_folder_on_it_checked(mount: Pat
         safe_paths.check_path(f"{mount}/a/b/d")
 
 
+@pytest.mark.root
 def test_root_takes_a_folder_over_for_all(mount: Path) -> None:
     path = folder(mount / "x", 0o700, NOBODY)
     (path / "file").touch()
@@ -191,6 +200,7 @@ def test_root_takes_a_folder_over_for_all(mount: Path) -> None:
     assert refusal.value.errno in (errno.ELOOP, errno.ENOTDIR) and mode(mount / "victim") == 0o700
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("bits", "owner", "usable"),
     [(0o755, 0, True), (0o700, 0, True), (0o775, 0, False), (0o757, 0, False), (0o755, 1, False)],
@@ -226,6 +236,7 @@ def test_a_file_of_our_own_is_created_and_opened_again(mount: Path) -> None:
     assert (mount / "lock").read_bytes() == b"x"
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("kind", "message", "mistake"),
     [

@@ -769,6 +769,7 @@ def test_nothing_of_another_version_gets_into_the_dataset(place: Place, staged: 
     assert sorted(os.listdir(place.root)) == [".coco.x.unpacking", "coco"]
 
 
+@pytest.mark.root
 def test_leftovers_of_another_user_are_not_removed(shared: Place, staged: Path) -> None:
     as_nobody(lambda: shared.partial(V2).mkdir())
     shares = shared.root / f".coco.{V2}.shares"
@@ -996,6 +997,7 @@ PREPARED = {
 }
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
 def test_what_another_user_has_prepared_is_not_used(shared: Place, staged: Path, prepare: Any) -> None:
     as_nobody(lambda: prepare(shared))
@@ -1007,6 +1009,7 @@ def test_what_another_user_has_prepared_is_not_used(shared: Place, staged: Path,
     assert os.listdir(outside(shared)) == []
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED.keys())
 def test_what_another_user_has_prepared_is_not_used_after_all_parts(shared: Place, staged: Path, prepare: Any) -> None:
     manifest(staged, "a.tar")
@@ -1016,6 +1019,7 @@ def test_what_another_user_has_prepared_is_not_used_after_all_parts(shared: Plac
     assert os.listdir(outside(shared)) == []
 
 
+@pytest.mark.root
 def test_a_root_that_another_user_could_exchange_is_not_used(shared: Place, staged: Path) -> None:
     shared.root.rmdir()
     as_nobody(shared.root.mkdir)

@@ -1,4 +1,7 @@
-"""A folder on which several users work, as on a shared file system, and another user. Tests with it run as root."""
+"""A folder on which several users work, as on a shared file system, and another user.
+
+Tests that act as another user, or give files to one, have the marker `root`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from deeplearning.contract.errors import UserError
 from deeplearning.deadline import within
 
 NOBODY = 65534
+NEEDS_ROOT = "this test needs another user, so it needs the marker root: @pytest.mark.root"
 
 
 @contextmanager
@@ -32,7 +36,7 @@ def open_folder() -> Iterator[Path]:
 def as_nobody(work: Callable[[], Any]) -> None:
     """Do something as another user, in a process of its own."""
     if os.geteuid():
-        pytest.fail("this test needs another user: run it as root (sudo)")
+        pytest.fail(NEEDS_ROOT)
     child = os.fork()
     if not child:
         code = 1
@@ -66,6 +70,8 @@ HOSTILE = ("link", "link to a device", "pipe", "folder", "socket", "endless")
 
 def prepare(path: Path, kind: str) -> None:
     """Put something of another user in a file's place."""
+    if os.geteuid():
+        pytest.fail(NEEDS_ROOT)
     if kind.startswith("link"):
         path.symlink_to("/dev/zero" if kind.endswith("device") else "/etc/passwd")
     elif kind == "pipe":

@@ -19,7 +19,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract import open_mpi, paths
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.frameworks import FRAMEWORKS, RECORDS
 from ansible_collections.deeplearning.aws.plugins.module_utils.node import python_env
-from ansible_collections.deeplearning.aws.plugins.modules import framework_env
+from ansible_collections.deeplearning.aws.plugins.modules import framework_env, managed_files
 from ansible_collections.deeplearning.aws.plugins.plugin_utils import untrusted
 from ansible_collections.deeplearning.aws.plugins.plugin_utils.runs import answers
 
@@ -55,8 +55,11 @@ def test_sshd_is_reloaded_under_its_name(family: str, service: str) -> None:
     assert value("agent_forwarding", "__agent_forwarding_system.service", family) == service
 
 
-def test_sshd_is_validated_although_its_folder_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sshd_is_validated_although_its_folder_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on Ubuntu 24.04, before the first login."""
+    monkeypatch.setattr(managed_files, "LOCK", str(tmp_path / "lock"))
     folder, sshd, file = tmp_path / "run/sshd", tmp_path / "sshd", tmp_path / "50-deeplearning.conf"
     folder.parent.mkdir()
     sshd.write_text(
