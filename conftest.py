@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,12 @@ class RootTests:
             terminalreporter.write_line(f"{self.left_out} tests need root: not run")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        # Root installs the program if it is missing.
+        if any(not any(map(shutil.which, marker.args)) for marker in item.iter_markers("program")):
+            item.add_marker("root")
     refused = os.geteuid() != 0 and not config.option.collectonly
     if refused and any(item.nodeid.startswith(LIMITED) for item in items):
         raise pytest.UsageError("tests on the local cloud boot machines: run them as root (sudo)")

@@ -366,6 +366,7 @@ def test_it_is_stopped_if_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 # In a browser
 
 
+@pytest.mark.program("chromium", "google-chrome")
 def test_a_browser_shows_it(address: int, tmp_path: Path) -> None:
     url = f"http://red.localhost:{address}/"
     text = page_text(url)

@@ -14,6 +14,16 @@ from deeplearning.runs.folder import Folder
 from tests.nvml import Gpus
 from tests.unit.node.runs_kit import CONFIG, create_run
 
+COMPILING = {"tests.nvml", *(f"tests.unit.node.{kit}_kit" for kit in ("commands", "master", "members"))}
+"""They compile a library for tests."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    assert isinstance(item, pytest.Function)
+    used = {getattr(value, "__module__", "") for value in vars(item.module).values()}
+    if "gpus" in item.fixturenames or used & COMPILING:
+        item.add_marker(pytest.mark.program("cc"))
+
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

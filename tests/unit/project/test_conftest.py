@@ -56,7 +56,7 @@ def pytest_says(folder: Path, text: str, *options: str, **environment: str) -> s
     (folder / "tests").mkdir()
     for name in ("conftest.py", "tests/history.py"):
         shutil.copy(ROOT / name, folder / name)
-    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = root\n")
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n  root\n  program(*names)\n")
     (folder / "test_examples.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rf", *options, str(folder)],
@@ -98,6 +98,13 @@ def test_tests_that_need_root_are_counted_for_other_users(tmp_path: Path, worker
 def test_only_selected_tests_are_counted(tmp_path: Path) -> None:
     output = pytest_says(tmp_path, NEEDS_ROOT.format(user=1000), "-k", "plain or other")
     assert "\n1 tests need root: not run\n" in output
+
+
+def test_tests_of_a_program_need_root_if_it_is_missing(tmp_path: Path) -> None:
+    cases = {"sh": "have_one", "no-such-program": "lack_it", "no-such-program', 'sh": "have_the_other"}
+    tests = "".join(f"@pytest.mark.program('{names}')\ndef test_{case}(): pass\n" for names, case in cases.items())
+    output = pytest_says(tmp_path, NEEDS_ROOT.format(user=1000) + tests, "-k", "have or lack")
+    assert "2 passed" in output and "\n1 tests need root: not run\n" in output
 
 
 def test_root_runs_all_tests(tmp_path: Path) -> None:

@@ -369,6 +369,7 @@ CALLED = (
 )
 
 
+@pytest.mark.program("cc")
 def test_the_kernel_with_a_wrong_address_ends_with_the_drivers_words(tmp_path: Path) -> None:
     compiler = debian.installed_program("cc", "gcc", "libc6-dev")
     source = tmp_path / "libcuda.c"

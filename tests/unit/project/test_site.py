@@ -27,6 +27,7 @@ def site() -> Path:
     return ROOT / "build/site/html"
 
 
+@pytest.mark.program("chromium", "google-chrome")
 def test_a_browser_shows_the_front_page_and_leads_on(site: Path, tmp_path: Path) -> None:
     assert "url=docs/index.html" in (site / "index.html").read_text()
     shown = page_text(f"file://{site}/docs/index.html")
@@ -66,6 +67,7 @@ def test_a_page_loads_nothing_from_elsewhere_and_the_theme_complains_of_none(sit
     assert [address for address in loaded if address.startswith(("http:", "https:", "//"))] == []
 
 
+@pytest.mark.program("chromium", "google-chrome")
 def test_commands_can_be_copied_and_output_has_no_colours(site: Path) -> None:
     assert 'class="copybtn' in page_text(f"file://{site}/docs/start.html")
     costs = (site / "docs/costs.html").read_text()
@@ -77,6 +79,7 @@ def test_each_setting_has_an_address(site: Path) -> None:
     assert [name for name in TABLE if f'id="{name}"' not in page] == []
 
 
+@pytest.mark.program("chromium", "google-chrome")
 def test_guides_are_found_before_decisions(site: Path) -> None:
     results = re.findall(r'<li[^>]*><a href="(docs/[^"?#]*)', page_text(f"file://{site}/search.html?q=checkpoint"))
     assert results and not results[0].startswith(("docs/decisions/", "docs/architecture", "docs/benchmarks"))

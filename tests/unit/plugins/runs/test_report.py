@@ -288,6 +288,7 @@ def test_every_point_is_within_the_picture_and_every_line_is_named(count: int) -
     assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= plot.height for x, y in [*at, *lines])
 
 
+@pytest.mark.program("chromium", "google-chrome")
 def test_a_browser_shows_the_page_with_its_plots(tmp_path: Path) -> None:
     runs = [a_run(tmp_path, f"on-{n}", n, speed) for n, speed in ((1, 100), (2, 90))]
     report.write(report.read_all(runs), PRICES, tmp_path / "report.html")
