@@ -43,7 +43,7 @@ class RootTests:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         left_out = [item for item in items if item.get_closest_marker("root")]
-        if os.geteuid() == 0 or not left_out:
+        if os.geteuid() == 0 or config.option.collectonly or not left_out:
             return
         items[:] = [item for item in items if not item.get_closest_marker("root")]
         config.hook.pytest_deselected(items=left_out)
