@@ -11,6 +11,8 @@ import pytest
 from tests.account.fleet import given_network, wait_for_file_system
 from tests.account.kit import CLOUD_HALF
 
+pytestmark = pytest.mark.gate
+
 NAME, TYPE = "c-end", "t3.medium"
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.account.census import KILLED, LIVING, WHOLE_EMR, census
 from tests.account.kit import CLOUD_HALF, REGION
 
+pytestmark = pytest.mark.gate
+
 ACCOUNT = "123456789012"
 RED = [{"Name": "tag:deeplearning:cluster", "Values": ["red"]}]
 

@@ -13,6 +13,8 @@ import pytest
 from tests.account.fleet import Fleet, fleet, host_key, meeting, with_file_system
 from tests.account.kit import ROOT, Account
 
+pytestmark = pytest.mark.gate
+
 
 def listed(account: Account, cluster: str, **options: Any) -> dict[str, Any]:
     """All of the inventory, as `ansible-inventory --list` has it."""

@@ -13,6 +13,8 @@ from tests.account.census import CLUSTER, CONSENT, WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, REGION, Account
 from tests.account.two_operators import Operator, two_operators
 
+pytestmark = pytest.mark.gate
+
 LONGEST_OFFSET = 25.0
 """Seconds between the starts of two playbooks. provision.yml takes a little longer."""
 GATE_SEEDS = (1, 2)

@@ -13,6 +13,8 @@ import pytest
 from tests.account.fleet import Fleet, fleet, wait_until, with_file_system
 from tests.account.kit import Account, Ran
 
+pytestmark = pytest.mark.gate
+
 MASTER, WORKER = "deeplearning-master", "deeplearning-worker2"
 ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE"
 SECRETS = {

@@ -35,6 +35,8 @@ from tests.account.operators import (
     with_names,
 )
 
+pytestmark = pytest.mark.gate
+
 FULL_ACCESS = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{snapshot}"}}
 OWN_DISK = {"DeviceName": "/dev/sdf", "Ebs": {"SnapshotId": "{own_snapshot}"}}

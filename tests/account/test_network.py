@@ -10,6 +10,8 @@ import pytest
 
 from tests.account.kit import ROLE_PLAY, Account, Ran
 
+pytestmark = pytest.mark.gate
+
 CLUSTER, ZONE = "red", "us-east-1b"
 HERE, OTHER = "198.51.100.7/32", "203.0.113.0/24"
 OURS = [{"Name": "tag:deeplearning:cluster", "Values": [CLUSTER]}]

@@ -19,6 +19,8 @@ from tests.account.kit import CLOUD_HALF, Account, account_in
 from tests.account.operators import ACCOUNT, MINE, REGION, TYPE, ZONE, second_nat_gateway, tagged
 from tests.forking import ForkingPython
 
+pytestmark = pytest.mark.gate
+
 BY_VERSION = {"s3:GetBucketLogging": 11}
 """Actions that are needed from a major version of amazon.aws on."""
 

@@ -28,6 +28,8 @@ from tests.account.operators import (
     tagged,
 )
 
+pytestmark = pytest.mark.gate
+
 PROFILE_UNKNOWN = "emr:RunJobFlow: AccessDeniedException"
 """EMR's answer while it does not know a new instance profile, too. A real refusal fails the playbook."""
 

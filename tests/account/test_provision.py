@@ -20,6 +20,8 @@ from tests.account.kit import CLOUD_HALF, account_in, new_session
 from tests.account.observed import REGION, ZONES, Seen, play, tags
 from tests.forking import ForkingPython
 
+pytestmark = pytest.mark.gate
+
 HERE = "198.51.100.1/32"
 WITHOUT_NAT = f"{REGION}a"
 NO_NAT = {

@@ -10,6 +10,8 @@ import pytest
 from tests.account.kit import CLOUD_HALF
 from tests.account.observed import Seen, play
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.mark.long
 def test_it_outlives_the_sessions_of_its_role(account: Any) -> None:

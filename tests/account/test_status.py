@@ -17,6 +17,8 @@ from ansible_collections.deeplearning.aws.plugins.plugin_utils.options.command_l
 from tests.account.fleet import Fleet, fleet, wait_until, with_file_system
 from tests.account.kit import Account
 
+pytestmark = pytest.mark.gate
+
 SSH = """\
 #!/bin/sh
 echo "$@" > {folder}/asked
