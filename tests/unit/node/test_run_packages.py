@@ -346,6 +346,7 @@ def extension(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return folder.as_uri()
 
 
+@pytest.mark.program("c++")
 def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_environment(
     run: Run, python: str, extension: str
 ) -> None:
@@ -358,6 +359,7 @@ def test_a_package_that_needs_the_framework_to_be_built_is_built_within_its_envi
     assert seen(python, made.folder, "tool") == ["4.0"], "a run may need a tool, too"
 
 
+@pytest.mark.program("c++")
 @pytest.mark.parametrize("version", ["2.0", "3.0"])
 def test_a_package_that_requires_the_framework_to_be_built_is_built_for_the_environments(
     run: Run, python: str, extension: str, wheels: Path, tmp_path: Path, version: str
