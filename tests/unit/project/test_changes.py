@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("README.md", {"packaging"}),
         ("docs/security.md", {"packaging"}),
-        ("localcloud/src/localcloud/cli.py", {"localcloud-unit", "localcloud"}),
+        ("localcloud/pyproject.toml", {"localcloud-unit", "localcloud"}),
         ("localcloud/README.md", {"localcloud-unit", "localcloud"}),
         ("roles/efs_mount/tasks/main.yml", {"molecule", "packaging"}),
         ("roles/network/tasks/main.yml", {"molecule", "packaging", "account"}),

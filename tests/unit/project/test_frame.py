@@ -19,7 +19,7 @@ from ansible_collections.deeplearning.aws.plugins.module_utils.node.python_env i
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests import run
+from tests.layers import catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
 LINK = ROOT / "collections/ansible_collections/deeplearning/aws"
@@ -161,10 +161,14 @@ def test_caches_of_the_public_ci_are_keyed_by_files_that_exist() -> None:
     assert [pattern for pattern in patterns if not any(ROOT.glob(pattern))] == []
 
 
-def test_the_nightly_run_has_all_parts_whose_needs_can_be_met() -> None:
-    (matrix,) = [job["strategy"]["matrix"] for name, job in load(NIGHTLY)["jobs"].items() if name == "long"]
+def test_the_nightly_run_has_all_layers_and_all_parts_whose_needs_can_be_met() -> None:
+    jobs = load(NIGHTLY)["jobs"]
+    (layers,) = [step["env"]["LAYERS"].split() for step in jobs["layers"]["steps"] if "LAYERS" in step.get("env", {})]
+    assert sorted(layers) == sorted(catalogue.LAYERS)
+    matrix = jobs["parts"]["strategy"]["matrix"]
     parts = [part for entry in matrix["include"] for part in entry["parts"].split()]
-    assert sorted(parts) == sorted(part.name for part in run.PARTS.values() if not part.needs)
+    others = catalogue.NIGHTLY | catalogue.ON_DEMAND
+    assert sorted(parts) == sorted(part.name for part in others.values() if not part.needs)
 
 
 def test_the_nightly_audit_reads_all_pins() -> None:
