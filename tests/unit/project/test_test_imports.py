@@ -12,8 +12,6 @@ IMPORT = re.compile(r"^\s*(?:from|import) (?:[\w.]+\.)?test_\w+.*", re.MULTILINE
 FOLDERS = ("tests", "bench", "molecule", "tools", "plugins", "files", "roles")
 INTERNAL = re.compile(r"localcloud(_kits\b|\.(?!testing\b|toml\b)\w+|/src\b)")
 """A module of the local cloud that is not public, or a path into its source code, in a string."""
-TO_DO = {"tests/run.py"}
-"""It imports localcloud.models instead of localcloud.testing.models."""
 
 
 def sources() -> Iterator[tuple[str, str]]:
@@ -58,8 +56,7 @@ def internal_names(text: str) -> Iterator[str]:
 
 def test_only_the_public_interface_of_the_local_cloud_is_used() -> None:
     used = {name: sorted({*internal_names(text)}) for name, text in sources() if not name.endswith(Path(__file__).name)}
-    assert {name: names for name, names in used.items() if names and name not in TO_DO} == {}
-    assert {name for name in TO_DO if not used[name]} == set()
+    assert {name: names for name, names in used.items() if names} == {}
 
 
 def test_internal_names_are_found() -> None:
