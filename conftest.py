@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from ansible.plugins.loader import init_plugin_loader
 
-from tests.models import ORIGINS
-
 ROOT = Path(__file__).parent
 LIMITED = ("tests/integration/", "tests/molecule/", "tests/published/")
 pytest_plugins = ["tests.history"]
@@ -28,8 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    # The local cloud compares the requests of our code with AWS's models, if a layer records them.
-    os.environ |= ORIGINS
     # `import ansible_collections.deeplearning.aws…` and loaders by full name find this checkout.
     init_plugin_loader([str(ROOT / "collections")])
 
@@ -64,9 +60,11 @@ class RootTests:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        # Root installs the program if it is missing.
-        if any(not any(map(shutil.which, marker.args)) for marker in item.iter_markers("program")):
-            item.add_marker("root")
+        for marker in item.iter_markers("program"):
+            is_installed = any(shutil.which(program) for program in marker.args)
+            if not is_installed:
+                # Only root can install it.
+                item.add_marker("root")
     refused = os.geteuid() != 0 and not config.option.collectonly
     if refused and any(item.nodeid.startswith(LIMITED) for item in items):
         raise pytest.UsageError("tests on the local cloud boot machines: run them as root (sudo)")

@@ -28,7 +28,7 @@ from tests.published.programs import VARIABLE as SOURCES
 
 COLLECTION = "collections/ansible_collections/deeplearning/aws"
 TYPED = (f"{COLLECTION}/plugins", "files/node")
-"""mypy is strict there. Plugins are reached through the link, by which they have full names."""
+"""mypy checks these strictly. The link gives plugins their full names."""
 
 LONG_SCENARIOS = ("framework", "horovod_build", "monitoring")
 """Molecule scenarios that only the nightly tier runs."""
@@ -148,7 +148,7 @@ def run_and_count(venv: Path, *arguments: str, hang: float, variables: Sequence[
     file = REPORTS / f"{LAYER_NAME.get()}.xml"
     file.unlink(missing_ok=True)
     limit = ["-o", f"faulthandler_timeout={hang:g}", "-o", "faulthandler_exit_on_timeout=true"]
-    words = ["env", *variables, models_variable(), "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
+    words = ["env", *variables, *models_variables(), "pytest", "-q", "--durations=5", f"--junit-xml={file}", *limit]
     ended = command(*words, *arguments, venv=venv, silence=hang + GRACE_SECONDS)
     return counted(ended.code or len(ended.deprecations), file, ended.cpu_seconds)
 
@@ -158,9 +158,10 @@ def forms_file(layer: str) -> Path:
     return REPORTS / f"{layer}{models.SUFFIX}"
 
 
-def models_variable() -> str:
-    """Return the setting that makes the local cloud of the present layer record them."""
-    return f"{models.VARIABLE}={forms_file(LAYER_NAME.get())}"
+def models_variables() -> list[str]:
+    """Return the settings that make the local cloud of the present layer record those of our own code."""
+    settings = {models.VARIABLE: forms_file(LAYER_NAME.get()), **models.ORIGINS}
+    return [f"{name}={value}" for name, value in settings.items()]
 
 
 def with_models(result: Result, layer: str) -> Result:
@@ -187,7 +188,7 @@ def molecule(names: Callable[[], Iterable[str]]) -> Run:
     def run(venv: Path) -> Result:
         chosen = list(names())
         options = [word for name in chosen for word in ("-s", name)]
-        ended = command("env", models_variable(), "molecule", "test", *options, venv=venv)
+        ended = command("env", *models_variables(), "molecule", "test", *options, venv=venv)
         passed = f"{len(chosen)} scenario{'s' if len(chosen) > 1 else ''} passed"
         return Result(ended.ok, passed if ended.ok else "a scenario failed", ended.cpu_seconds)
 
@@ -195,6 +196,7 @@ def molecule(names: Callable[[], Iterable[str]]) -> Run:
 
 
 def both(first: Run, second: Run) -> Run:
+    """Return a layer of two parts. The second part runs also if the first has failed."""
     return lambda venv: first(venv) + second(venv)
 
 
