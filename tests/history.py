@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from tests import git
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "build/test-history.jsonl"
@@ -50,9 +51,5 @@ def _append(test: str, phase: str, seconds: float | None) -> None:
 
 @functools.cache
 def _commit() -> str:
-    """Return the commit of the checkout, or "" if git or its data is missing."""
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    """Return the commit of the checkout, or nothing if git or its data is missing."""
+    return git.output(ROOT, "rev-parse", "HEAD")

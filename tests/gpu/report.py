@@ -9,7 +9,7 @@ from typing import Any
 
 from deeplearning.contract import gpu_proof
 
-from tests.commits import commit
+from tests.git import commit
 from tests.gpu.session import Session
 from tests.steps import last_line
 

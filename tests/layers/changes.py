@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-PATH_LAYERS = ("sanity", "packaging", "account", "localcloud-unit", "localcloud", "molecule", "integration")
+from tests import git
+from tests.layers.catalogue import path_layers
+
+PATH_LAYERS = tuple(path_layers())
 """The layers that run in full only for a change that concerns them."""
 
 
@@ -36,7 +38,7 @@ RULES = (
     Rule(
         (
             *(".ci/", ".config/", "Makefile", "ansible.cfg", "conftest.py", "pyproject.toml", "requirements.txt"),
-            *("tests/run.py", "tests/*.py", "tests/layers/", "tests/forking/"),
+            *("tests/*.py", "tests/layers/", "tests/forking/", "localcloud.toml"),
         ),
         layers=PATH_LAYERS,
         parts=("newest-lint", "newest-sanity", "newest-unit", "newest-account"),
@@ -101,14 +103,8 @@ class UnknownBase(Exception):
     """The base that was asked for is not a commit of this repository."""
 
 
-def _git(repository: Path, *words: str) -> str:
-    """Return what git prints, or nothing if it fails."""
-    done = subprocess.run(["git", "-C", repository, *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
 def _commit(repository: Path, revision: str) -> str:
-    return _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    return git.output(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
 
 
 def find_base(repository: Path, wanted: str, ci_base: str) -> Base:
@@ -125,17 +121,17 @@ def find_base(repository: Path, wanted: str, ci_base: str) -> Base:
     head = _commit(repository, "HEAD")
     if not head:
         return Base("", "not a git repository with a commit")
-    branch_point = _git(repository, "merge-base", "origin/main", "HEAD")
+    branch_point = git.output(repository, "merge-base", "origin/main", "HEAD")
     if branch_point and branch_point != head:
         return Base(branch_point, "branch point from origin/main")
-    day_old = _git(repository, "log", "-1", "--before=24 hours ago", "--format=%H")
+    day_old = git.output(repository, "log", "-1", "--before=24 hours ago", "--format=%H")
     return Base(day_old, "newest commit that is at least a day old" if day_old else "no commit is a day old")
 
 
 def changed_paths(repository: Path, base: Base) -> list[str]:
-    """Return the paths that differ from the base, those of files that git does not know yet included."""
-    differing = _git(repository, "diff", "--name-only", "--no-renames", base.commit).splitlines()
-    unknown = _git(repository, "ls-files", "--others", "--exclude-standard").splitlines()
+    """Return the paths that differ from the base, including files that git does not track yet."""
+    differing = git.output(repository, "diff", "--name-only", "--no-renames", base.commit).splitlines()
+    unknown = git.output(repository, "ls-files", "--others", "--exclude-standard").splitlines()
     return sorted({*differing, *unknown})
 
 

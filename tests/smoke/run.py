@@ -26,7 +26,7 @@ if __name__ == "__main__":
 from ansible_collections.deeplearning.aws.plugins.module_utils.aws.client import Aws  # noqa: E402
 from ansible_collections.deeplearning.aws.plugins.module_utils.contract.errors import UserError  # noqa: E402
 
-from tests.commits import commit  # noqa: E402
+from tests.git import commit  # noqa: E402
 from tests.smoke import options, record, recording  # noqa: E402
 from tests.smoke.earlier import earlier_clusters  # noqa: E402
 from tests.smoke.options import Options, Refused  # noqa: E402

@@ -54,7 +54,7 @@ def test_other(): pass
 
 def pytest_says(folder: Path, text: str, *options: str, **environment: str) -> str:
     (folder / "tests").mkdir()
-    for name in ("conftest.py", "tests/history.py", "tests/models.py"):
+    for name in ("conftest.py", "tests/history.py", "tests/git.py"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n  root\n  program(*names)\n")
     (folder / "test_examples.py").write_text(text)
