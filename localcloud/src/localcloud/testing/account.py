@@ -63,8 +63,8 @@ class Account:
     ) -> None:
         """Without a clock, time passes as usual. Start a manual clock at `time.time()`: clients sign with the time.
 
-        `latency` is that of `localcloud up --latency`. `strict`: the first call after a change misses it. `wrap` takes
-        and returns the WSGI application behind the endpoint.
+        `latency` is a profile, as for `localcloud up --latency`. In a strict account, the first call after a change
+        misses the change. `wrap` takes and returns the WSGI application behind the endpoint.
         """
         self._strict = strict
         self._latency = latency
@@ -78,13 +78,14 @@ class Account:
         """The environment in which programs use this account as a user with all permissions."""
 
     def __enter__(self) -> Account:
-        found = {name: os.environ.get(name) for name in _KEYS}
+        keys_before = {name: os.environ[name] for name in _KEYS if name in os.environ}
         clock = self._manual or RealClock(self.lock)
         self._cloud = Cloud(clock, self.lock, latency_from(self._latency), self.calls, self._strict)
         self._cloud._session._session.register_component("data_loader", MODELS)
-        # moto sets keys of its own.
-        for name, value in found.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        # moto has set keys of its own.
+        for name in _KEYS:
+            os.environ.pop(name, None)
+        os.environ.update(keys_before)
         self._server = HttpServer(self._wrap(Front(self._cloud)), "127.0.0.1", 0)
         self._server.start()
         key, secret = bootstrap(self._cloud)
@@ -175,6 +176,11 @@ class Account:
         if not isinstance(clock, RealClock):
             raise TypeError("with a manual clock, call complete_lifecycle_actions")
         clock.afterwards = self.complete_lifecycle_actions if at_once else lambda: None
+
+    def lifecycle_states(self, region: str = DEFAULT_REGION) -> dict[str, list[str]]:
+        """Return the lifecycle states of the instances of each Auto Scaling group, at any time of the clock."""
+        groups = self._groups(region)
+        return {group.name: [member.state for member in group.members.values()] for group in groups}
 
     def set_lifecycle_state(self, group: str, state: str, region: str = DEFAULT_REGION) -> None:
         """Set the lifecycle state of all instances of an Auto Scaling group, such as `Pending:Wait`."""

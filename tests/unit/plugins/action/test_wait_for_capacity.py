@@ -318,6 +318,6 @@ def test_machines_that_come_in_the_last_minute_stay(red: MadeCluster, wait: Wait
     result = wait(cluster="red", groups=[group("master", 1), group("workers", 1)], timeout_seconds=60)
     assert result["outcome"] == "full"
     red.wait(2 * 3600)
-    groups = red.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
-    states = [[member["LifecycleState"] for member in scaling_group["Instances"]] for scaling_group in groups]
-    assert states == [["InService"]] * 2
+    # The clock is far ahead, so AWS would refuse the signature of a call.
+    states = red.aws.cloud.lifecycle_states(REGION)
+    assert list(states.values()) == [["InService"]] * 2
