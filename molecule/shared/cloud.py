@@ -17,13 +17,9 @@ import time
 from pathlib import Path
 from typing import IO
 
-from localcloud.testing.facts import QUOTA_CODES
+from localcloud.testing import booted
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.models import ORIGINS  # noqa: E402
-
 FOLDER = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 OF_AN_ACCOUNT = (
     "AWS_ACCESS_KEY_ID",
@@ -36,9 +32,8 @@ GUARD_SECONDS = 120
 
 
 def localcloud(*words: str, keep: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "localcloud", *words]
-    environment = os.environ | ORIGINS
-    return subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=keep, env=environment)
+    # The first `up` builds the machines' image.
+    return booted.localcloud(*words, pass_fds=keep, timeout=30 * 60)
 
 
 def service() -> int | None:
@@ -69,22 +64,13 @@ def up() -> None:
             started = localcloud("up", "--strict", keep=(starting.fileno(),))
             if started.returncode != 0:
                 sys.exit(started.stderr)
-        raise_quotas()
+        booted.raise_quotas()
         write_credentials()
     print("started" if pid is None else "up already")
 
 
-def raise_quotas() -> None:
-    """Let the machines and clusters of all scenarios exist at a time: AWS's default quotas are five of each."""
-    for code in QUOTA_CODES:
-        raised = localcloud("fault", "quota", "--code", code, "500")
-        if raised.returncode != 0:
-            sys.exit(raised.stderr)
-
-
 def write_credentials() -> None:
-    lines = localcloud("env").stdout.splitlines()
-    variables = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    variables = booted.environment()
     file = FOLDER / "credentials"
     file.touch(mode=0o600)
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
