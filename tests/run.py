@@ -51,7 +51,6 @@ class Plan:
     """What a run consists of."""
 
     chosen: tuple[Chosen, ...]
-    in_lanes: bool = True
     base: changes.Base | None = None
     selection: changes.Selection | None = None
     changed: int = 0
@@ -255,10 +254,17 @@ def description_of_layers() -> str:
     for title, layers in tiers:
         lines.append(title)
         for layer in layers.values():
-            in_gate = "" if layer.gate is None else "gate" if layer.gate is layer.run else "gate: a part of it"
-            remarks = [in_gate, "root" * layer.root, "newest Python" * layer.newest]
-            lines.append(f"  {layer.name:<16} {', '.join(filter(None, remarks))}".rstrip())
+            lines.append(f"  {layer.name:<16} {', '.join(_remarks(layer))}".rstrip())
     return "\n".join(lines)
+
+
+def _remarks(layer: Layer) -> Iterator[str]:
+    if layer.gate is not None:
+        yield "gate" if layer.gate is layer.run else "gate: a part of it"
+    if layer.root:
+        yield "root"
+    if layer.newest:
+        yield "newest Python"
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

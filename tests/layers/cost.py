@@ -123,4 +123,4 @@ def _remove(group: Path) -> None:
             return
         if time.monotonic() > deadline:
             return
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two attempts: the kernel does not report when a group is free
