@@ -20,9 +20,10 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 from report import Row, write  # noqa: E402
 
 from localcloud.testing import booted  # noqa: E402
+from localcloud.testing.booted import wait_for  # noqa: E402
 from tests.integration.clusters import FRAMEWORKS, IMAGE_WITH_FRAMEWORKS  # noqa: E402
 from tests.integration.healing import ClusterView, start_training  # noqa: E402
-from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud, wait_for  # noqa: E402
+from tests.integration.machines import Cloud, Cluster, cloud_in, localcloud  # noqa: E402
 from tests.integration.runs import Runs  # noqa: E402
 
 HEALED_SECONDS = 240

@@ -21,7 +21,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from report import Row, write  # noqa: E402
 
-from tests.integration.machines import Cluster, cloud_in, wait_for  # noqa: E402
+from localcloud.testing.booted import wait_for  # noqa: E402
+from tests.integration.machines import Cluster, cloud_in  # noqa: E402
 
 IMAGE = "localcloud-debian-12-mxnet-pytorch-tensorflow-tensorpack"
 MASTER = "deeplearning-master"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 from typing import Any
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 
 # EMR takes images of Amazon Linux alone. In the local cloud it boots the built image that has PyTorch.
 SETTINGS: dict[str, Any] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.integration.machines import Cloud, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cloud
 
 
 def image_after(script: str, cloud: Cloud, base: str, name: str) -> str:

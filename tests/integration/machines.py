@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.testing import booted
-from localcloud.testing.booted import command as command
-from localcloud.testing.booted import wait_for as wait_for
+from localcloud.testing.booted import command
 from localcloud.testing.clients import new_session, observer_config
 from localcloud.testing.facts import IMAGE_NAME
 from tests.account.kit import REGION, ROOT

@@ -10,7 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 
 MASTER = "deeplearning-master"
 NODES = [MASTER, "deeplearning-worker2", "deeplearning-worker3"]

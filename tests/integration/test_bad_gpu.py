@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.debian import installed_program
-from tests.integration.machines import Cloud, Cluster, wait_for
+from tests.integration.machines import Cloud, Cluster
 from tests.integration.runs import MASTER, Runs
 
 WORKER = "deeplearning-worker2"

@@ -8,9 +8,10 @@ import secrets
 import pytest
 
 from localcloud.testing import booted
+from localcloud.testing.booted import wait_for
 from tests.account.kit import REGION
 from tests.integration.healing import ClusterView, start_training
-from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
+from tests.integration.machines import Cloud, Cluster, localcloud
 from tests.integration.runs import NODES, Runs
 
 HEALED_SECONDS = 240

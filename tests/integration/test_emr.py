@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.account.census import WHOLE_EMR, census
 from tests.changed_lines import changed
 from tests.digits import digits
 from tests.integration.emr import SETTINGS, end_of_bootstrap, logs_of, readable_bucket, run_job_flow
 from tests.integration.kills import Moment, kill_at, kill_when, marked
-from tests.integration.machines import Cloud, Cluster, Played, localcloud, wait_for
+from tests.integration.machines import Cloud, Cluster, Played, localcloud
 from tests.integration.old_scripts import EMR_SCRIPTS
 
 MASTER = "deeplearning-master"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from localcloud.testing.gpus import DRIVER, STATE
 from tests.debian import installed_program
-from tests.integration.machines import Cloud, Cluster, wait_for
+from tests.integration.machines import Cloud, Cluster
 from tests.integration.runs import MASTER, Runs
 
 TYPE, GPUS = "g5.12xlarge", 4

@@ -8,7 +8,8 @@ import urllib.parse
 from concurrent.futures import Future
 from typing import Any
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, Runs
 from tests.integration.succession import Succession
 

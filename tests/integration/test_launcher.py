@@ -8,7 +8,8 @@ import re
 import pytest
 
 from localcloud.testing import facts
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, Runs
 from tests.open_mpi import PARAMETERS
 

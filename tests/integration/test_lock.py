@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.integration import kills
 from tests.integration.clusters import operator_in
-from tests.integration.machines import Cloud, Cluster, wait_for
+from tests.integration.machines import Cloud, Cluster
 from tests.integration.runs import MASTER, PYTHON, Runs
 
 pytestmark = pytest.mark.long

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cluster, Done, command, localcloud, wait_for
+from localcloud.testing.booted import command, wait_for
+from tests.integration.machines import Cluster, Done, localcloud
 
 MASTER, WORKERS = "deeplearning-master", ["deeplearning-worker2", "deeplearning-worker3"]
 NODES = [MASTER, *WORKERS]

@@ -6,7 +6,8 @@ import secrets
 
 import pytest
 
-from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cloud, Cluster, localcloud
 from tests.integration.runs import MASTER, Runs
 
 TWO_MINUTES = 0.034

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cloud, Cluster, localcloud, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cloud, Cluster, localcloud
 from tests.integration.runs import MASTER, NODES, Runs
 
 pytestmark = pytest.mark.long

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 from tests.integration.runs import MASTER, NODES, PYTHON, Runs
 
 # mpirun as a run starts it on made-up nodes, by an agent that fails at once, so that no daemon is waited for.

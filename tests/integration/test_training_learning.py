@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.browser import page_text, screenshot
-from tests.integration.machines import Cluster, wait_for
+from tests.integration.machines import Cluster
 
 MASTER = "deeplearning-master"
 LEARNS = ["--epochs", "2", "--batch-size", "16"]

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.machines import Cluster, Played, command, wait_for
+from localcloud.testing.booted import command, wait_for
+from tests.integration.machines import Cluster, Played
 from tests.integration.runs import repository
 
 MASTER = "deeplearning-master"

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.integration.healing import ClusterView
-from tests.integration.machines import Cluster, localcloud, wait_for
+from tests.integration.machines import Cluster, localcloud
 from tests.integration.runs import MASTER, NODES, Runs
 
 STOP_SECONDS = 120

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.account.kit import REGION
 from tests.integration.emr import end_of_bootstrap, logs_of, run_job_flow, state_of
-from tests.integration.machines import Cluster, wait_for
+from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
 from tests.published.kit import MASTER
 from tests.published.pages import owner_remedy

@@ -12,8 +12,9 @@ import shlex
 import fasterrcnn
 import pytest
 
+from localcloud.testing.booted import wait_for
 from tests.integration.healing import ClusterView
-from tests.integration.machines import Cluster, localcloud, wait_for
+from tests.integration.machines import Cluster, localcloud
 from tests.integration.runs import Runs
 from tests.published.conftest import Sources
 from tests.published.kit import FOLDER, MASTER, send

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 from tests.published.kit import FOLDER, MASTER, create_environment
 
 pytestmark = pytest.mark.long

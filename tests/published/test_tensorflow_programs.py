@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.machines import Cluster, wait_for
+from localcloud.testing.booted import wait_for
+from tests.integration.machines import Cluster
 from tests.published.conftest import Sources
 from tests.published.kit import MASTER, send
 from tests.published.pages import tensorflow_changes

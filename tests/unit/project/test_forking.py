@@ -15,9 +15,9 @@ import pytest
 from ansible._internal._templating._jinja_bits import AnsibleEnvironment
 from ansible.template import Templar, trust_as_template
 
+from localcloud.testing.booted import wait_for
 from tests.forking import ForkingPython
 from tests.forking.compiled import keep_templates
-from tests.integration.machines import wait_for
 
 MODULE = """
 import os, sys, boto3
