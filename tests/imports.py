@@ -48,7 +48,7 @@ def group_imports(files: Graph, group: Callable[[str], str]) -> dict[str, set[st
 
 
 def circle(files: Graph) -> list[str]:
-    """Return modules that import each other in a circle; none if there is no circle."""
+    """Return the modules of a circle of imports, or nothing if there is no circle."""
     try:
         TopologicalSorter(files).prepare()
     except CycleError as error:

@@ -40,7 +40,7 @@ def graph(known: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def circle(files: Graph) -> list[str]:
-    """Return modules that import each other in a circle; none if there is no circle."""
+    """Return the modules of a circle of imports, or nothing if there is no circle."""
     try:
         TopologicalSorter(files).prepare()
     except CycleError as error:

@@ -11,10 +11,10 @@ from localcloud.core.caller import Caller
 from localcloud.core.lateness import OBSERVER
 
 VARIABLE = "LOCALCLOUD_FORMS"
-"""In the environment: the file. Without it nothing is compared."""
+"""The variable of the environment that names the file. Without it, nothing is compared."""
 ORIGINS = "LOCALCLOUD_FORMS_OF"
-"""In the environment: whose requests are compared, as `origins_variable` writes it. Without it, all but those of
-observers are compared, and their origin is `instance` or `other`."""
+"""The variable of the environment that says whose requests are compared; `origins_variable` writes it. Without it, the
+requests of all programs except observers are compared, and their origin is `instance` or `other`."""
 
 
 @dataclass(frozen=True)

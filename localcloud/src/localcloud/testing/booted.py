@@ -103,7 +103,8 @@ def run_in_network_of(instance: str, *argv: str) -> None:
 
 
 def wait_for(condition: Callable[[], T], seconds: float, what: str) -> T:
-    """Return what the condition returns once that is true. Raise AssertionError after so many seconds, 120 at least."""
+    """Return the value of the condition as soon as it is true. Raise AssertionError if the time is over, after at least
+    120 seconds."""
     deadline = time.monotonic() + max(seconds, LEAST_SECONDS)
     while not (value := condition()):
         if time.monotonic() > deadline:

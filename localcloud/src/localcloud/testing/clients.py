@@ -17,7 +17,7 @@ MODELS = Loader()
 
 def observer_config(**options: Any) -> Config:
     """Return the configuration of a client that sets things up or looks at the result: nothing is late for it in a
-    strict cloud. The options are those of botocore's `Config`."""
+    strict cloud. The options are passed to botocore's `Config`."""
     return Config(user_agent_appid=OBSERVER, **options)
 
 

@@ -21,11 +21,11 @@ class ManualClock:
         return self._now
 
     def later(self, seconds: float, action: Callable[[], Any]) -> None:
-        """Run an action once, when so many seconds have passed."""
+        """Run an action once, after this many seconds."""
         heapq.heappush(self._tasks, Task(self._now + seconds, action))
 
     def every(self, seconds: float, action: Callable[[], Any]) -> None:
-        """Run an action again and again, after so many seconds each."""
+        """Run an action again and again, each time after this many seconds."""
         heapq.heappush(self._tasks, Task(self._now + seconds, action, seconds))
 
     def advance(self, seconds: float) -> None:
