@@ -293,8 +293,9 @@ def test_each_entry_is_read_or_answered() -> None:
 
 def test_refused_logins_have_awss_words() -> None:
     known = {(entry.code, entry.status, entry.message) for entry in entries()}
-    for code, status, message in (tuple(row) for table in refused_logins().values() for row in table.values()):
-        assert not message or (code, status, message) in known
+    for causes in refused_logins().values():
+        for code, status, message in causes.values():
+            assert not message or (code, status, message) in known
 
 
 def test_the_page_has_what_no_recorded_answer_confirms() -> None:

@@ -165,7 +165,8 @@ def test_a_malformed_policy_is_reported(change: dict[str, object], wrong: list[s
     ],
 )
 def test_a_malformed_statement_is_reported(change: dict[str, object], wrong: str | None) -> None:
-    assert forms({"Version": "2012-10-17", "Statement": [OBJECTS | change]}) == [wrong] * bool(wrong)
+    expected = [wrong] if wrong else []
+    assert forms({"Version": "2012-10-17", "Statement": [OBJECTS | change]}) == expected
 
 
 @pytest.mark.parametrize(
@@ -203,9 +204,8 @@ def test_a_missing_element_is_reported(elements: tuple[str, ...], wrong: str) ->
 )
 def test_what_the_reference_of_aws_does_not_have_is_reported(change: dict[str, object], finding: str) -> None:
     actual = policies.scan_resource_policies({"bucket": {"Version": "2012-10-17", "Statement": [OBJECTS | change]}})
-    assert [str(finding) for finding in actual if finding.tool == "reference"] == [
-        f"reference: bucket, Added: {finding}"
-    ] * bool(finding)
+    expected = [f"reference: bucket, Added: {finding}"] if finding else []
+    assert [str(found) for found in actual if found.tool == "reference"] == expected
 
 
 @pytest.mark.parametrize(
