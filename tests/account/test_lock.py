@@ -13,13 +13,11 @@ from tests.account.census import CLUSTER, CONSENT, WHOLE, census, prepare
 from tests.account.kit import CLOUD_HALF, REGION, Account
 from tests.account.two_operators import Operator, two_operators
 
-pytestmark = pytest.mark.gate
-
 LONGEST_OFFSET = 25.0
 """Seconds between the starts of two playbooks. provision.yml takes a little longer."""
-GATE_SEEDS = (1, 2)
+USUAL_SEEDS = (1, 2)
 LONG_SEEDS = tuple(range(3, 11))
-SEEDS = [*GATE_SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG_SEEDS)]
+SEEDS = [*USUAL_SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in LONG_SEEDS)]
 
 
 @pytest.fixture
@@ -55,7 +53,7 @@ def test_two_that_create_a_cluster_make_one_of_everything(
     assert lock_of(account)["state"] == "free"
 
 
-@pytest.mark.parametrize("seed", [*GATE_SEEDS, 3, *(pytest.param(s, marks=pytest.mark.long) for s in range(4, 11))])
+@pytest.mark.parametrize("seed", [*USUAL_SEEDS, 3, *(pytest.param(s, marks=pytest.mark.long) for s in range(4, 11))])
 def test_one_that_creates_and_one_that_removes_leave_nothing_unseen(
     account: Account, operators: tuple[Operator, Operator], seed: int
 ) -> None:
